@@ -1,0 +1,43 @@
+# Every target makes what it needs: on a fresh machine with Python 3.11+ and make, each works as the first command.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+VLLM_VENV := .venv-vllm
+STAMP := $(VENV)/.installed
+SLOW_WORKERS ?= 2
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test test-slow test-vllm lint bench clean
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("pytest-tokenwatt needs Python 3.11 or newer; set PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/python -m pytest --tokenwatt-spec=specs/quickstart.yaml
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -m slow
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test-vllm: $(STAMP)
+	sh tests/vllm_cpu/install.sh $(VLLM_VENV)
+	$(VLLM_VENV)/bin/python tests/vllm_cpu/build_model.py build/tiny-qwen3
+	$(BIN)/python -m pytest -m vllm
+
+bench: $(STAMP)
+	$(BIN)/python tests/bench/bench_client.py
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
