@@ -465,7 +465,8 @@ class ConfigRecord:
 
     ``invalid`` holds reasons that make every measurement of the configuration unusable (a failed start, another
     model, an identical twin). ``server_metrics`` are counters' growth and gauges' last values by scenario.
-    ``minutes`` maps phase names to their wall-clock minutes.
+    ``minutes`` maps phase names to their wall-clock minutes. ``spec`` is the spec as written, variables unexpanded, so
+    that a replay can judge by its limits.
     """
 
     key: str
@@ -481,6 +482,7 @@ class ConfigRecord:
     launch: Mapping[str, Any]
     minutes: Mapping[str, float]
     files: tuple[str, ...] = ()
+    spec: Mapping[str, Any] = field(default_factory=dict)
     schema: str = SCHEMA
 
 

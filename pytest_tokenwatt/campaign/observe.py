@@ -1,0 +1,128 @@
+"""A loader that is watched: progress for the reader, the engine's counters at window edges, the time budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from pytest_tokenwatt.engine.metrics import ServerMetrics
+from pytest_tokenwatt.errors import LoadError
+from pytest_tokenwatt.records import (
+    Decision,
+    InFlight,
+    Loader,
+    LoadPlan,
+    LoadRun,
+    LoadWatch,
+    RequestProgress,
+    WindowSpan,
+)
+
+PROGRESS_EVERY_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeMetrics:
+    """The engine's metrics at the start of the first window and behind the end of the last one."""
+
+    before: ServerMetrics | None = None
+    after: ServerMetrics | None = None
+
+
+@dataclass(slots=True)
+class Deadline:
+    """The session's time budget: ``at_s`` is a monotonic instant, ``None`` without ``--tokenwatt-max-minutes``."""
+
+    at_s: float | None
+    minutes: float | None
+
+    def check(self) -> None:
+        """Raise ``LoadError`` with the reason ``time_budget`` when the budget is used up."""
+        if self.at_s is not None and time.monotonic() > self.at_s:
+            raise LoadError(
+                "time_budget",
+                f"the time budget of {self.minutes:g} minutes is used up",
+                remedy="raise --tokenwatt-max-minutes or measure fewer configurations",
+            )
+
+
+@dataclass(slots=True)
+class _Narrator:
+    """Says every ten seconds where a load stands."""
+
+    label: str
+    say: Callable[[str], None]
+    said_s: float = field(default_factory=time.monotonic)
+
+    def tell(self, now_s: float, text: Callable[[], str]) -> None:
+        if now_s - self.said_s >= PROGRESS_EVERY_S:
+            self.said_s = now_s
+            self.say(f"{self.label}: {text()}")
+
+
+class _ObservedWatch:
+    """Passes the questions on to the real watch and looks on."""
+
+    def __init__(self, watch: LoadWatch, narrator: _Narrator, read_metrics: Callable[[], ServerMetrics | None]) -> None:
+        self._watch = watch
+        self._narrator = narrator
+        self._read_metrics = read_metrics
+        self.edges = EdgeMetrics()
+
+    def level(self, now_s: float, in_flight: Sequence[InFlight]) -> bool:
+        running = in_flight[-1].running if in_flight else 0
+        self._narrator.tell(now_s, lambda: f"warming up, {running} requests in flight")
+        return self._watch.level(now_s, in_flight)
+
+    def decide(self, now_s: float, spans: Sequence[WindowSpan], requests: Sequence[RequestProgress]) -> Decision:
+        self._read_edges(now_s, spans)
+        self._narrator.tell(now_s, lambda: _position(now_s, spans, requests))
+        decision = self._watch.decide(now_s, spans, requests)
+        if decision.stop and self.edges.after is None and self.edges.before is not None:
+            self.edges = EdgeMetrics(self.edges.before, self._read_metrics())
+        return decision
+
+    def _read_edges(self, now_s: float, spans: Sequence[WindowSpan]) -> None:
+        if self.edges.before is None and now_s >= spans[0].start_s:
+            self.edges = EdgeMetrics(before=self._read_metrics())
+        elif self.edges.after is None and now_s >= spans[-1].end_s:
+            self.edges = EdgeMetrics(self.edges.before, self._read_metrics())
+
+
+def _position(now_s: float, spans: Sequence[WindowSpan], requests: Sequence[RequestProgress]) -> str:
+    running = sum(1 for request in requests if request.sent_s is not None and not request.ended)
+    for number, span in enumerate(spans, start=1):
+        if now_s < span.end_s:
+            place = f"window {number} of {len(spans)}, {now_s - span.start_s:.0f} of {span.length_s:.0f} s"
+            return f"{place}, {running} requests in flight"
+    return f"{running} requests left to finish"
+
+
+class ObservedLoader:
+    """A ``Loader`` around another one; keeps the last run's ``edges`` and refuses to start behind the deadline."""
+
+    def __init__(
+        self,
+        loader: Loader,
+        *,
+        name: str,
+        say: Callable[[str], None],
+        read_metrics: Callable[[], ServerMetrics | None],
+        deadline: Deadline,
+    ) -> None:
+        self._loader = loader
+        self._name = name
+        self._say = say
+        self._read_metrics = read_metrics
+        self._deadline = deadline
+        self.edges = EdgeMetrics()
+
+    def run(self, plan: LoadPlan, watch: LoadWatch) -> LoadRun:
+        """Run the plan on the inner loader. Raises ``LoadError`` when it fails or the time is used up."""
+        self._deadline.check()
+        narrator = _Narrator(f"{self._name} {plan.label} at {plan.rate_rps:.3g} req/s", self._say)
+        observed = _ObservedWatch(watch, narrator, self._read_metrics)
+        run = self._loader.run(plan, observed)
+        self.edges = observed.edges
+        return run

@@ -1,0 +1,111 @@
+"""What a run will do before it does it: phases, commands, minutes, and what each gate will be able to tell."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pytest_tokenwatt.campaign.order import phase_name
+from pytest_tokenwatt.metrics.estimate import estimate_s, resolution_pct
+from pytest_tokenwatt.metrics.search import MAX_LENGTHENING
+from pytest_tokenwatt.records import GateSpec
+from pytest_tokenwatt.report.plan_text import PhaseView, PlanView
+from pytest_tokenwatt.spec.model import Configuration, Scenario
+
+START_S = 60.0
+"""Assumed for an engine start: nothing says beforehand how long a model loads."""
+
+
+def plan_view(
+    title: str,
+    configurations: Sequence[Configuration],
+    gates: Sequence[GateSpec],
+    problems: Sequence[str],
+    max_minutes: float | None,
+) -> PlanView:
+    """The plan of the given configurations, in this order."""
+    return PlanView(
+        title=title,
+        phases=tuple(_phase(configuration) for configuration in configurations),
+        resolution=tuple(_resolution(configurations, gates)),
+        problems=tuple(problems),
+        max_minutes=max_minutes,
+    )
+
+
+def minutes(configuration: Configuration) -> float:
+    """Estimated minutes of one configuration's phase, its engine start included."""
+    start_s = 0.0 if configuration.engine.method == "attach" else START_S
+    return (start_s + sum(_scenario_s(configuration, scenario) for scenario in configuration.scenarios)) / 60.0
+
+
+def _scenario_s(configuration: Configuration, scenario: Scenario) -> float:
+    if not scenario.bounds:
+        return 0.0
+    return estimate_s(scenario.sweep, scenario.measurement, configuration.gates.slo.at_rps, bounds=scenario.bounds)
+
+
+def _phase(configuration: Configuration) -> PhaseView:
+    engine = configuration.engine
+    start = (
+        "started by command" if engine.command else "started by up" if engine.up else f"attached at {engine.endpoint}"
+    )
+    if engine.command or engine.up:
+        start += f" (start assumed to take {START_S / 60.0:g} min)"
+    return PhaseView(
+        name=phase_name(configuration),
+        config=configuration.key,
+        start=start,
+        commands=tuple(_commands(configuration.raw.get("engine") or {})),
+        measurements=("contract", *(_measurement(configuration, scenario) for scenario in configuration.scenarios)),
+        minutes=minutes(configuration),
+    )
+
+
+def _commands(engine: dict[str, Any]) -> Iterator[str]:
+    """The commands as the spec writes them, variables unexpanded: a plan is shown in public logs, too."""
+    for key in ("prepare", "up", "command", "down", "cleanup"):
+        listed = engine.get(key) or []
+        several = listed if listed and isinstance(listed[0], list) else [listed] if listed else []
+        for words in several:
+            extra = engine.get("args") or [] if key == "command" else []
+            yield shlex.join(map(str, [*words, *extra]))
+
+
+def _measurement(configuration: Configuration, scenario: Scenario) -> str:
+    sweep, measurement = scenario.sweep, scenario.measurement
+    slo = ", ".join(f"{bound.name} <= {bound.bound_ms:g}" for bound in scenario.bounds) or "no SLO: nothing is measured"
+    repeats = f"{measurement.repeats} x {measurement.window_s:g} s"
+    at_rps = configuration.gates.slo.at_rps
+    rates = sweep.rates or ((at_rps,) if at_rps else None)
+    if rates:
+        how = f"fixed at {', '.join(f'{rate:g}' for rate in rates)} req/s, {repeats} each"
+    else:
+        how = (
+            f"search from {sweep.start_rps:g} req/s, x{sweep.growth:g}, probes of {measurement.search_window_s:g} s, "
+            f"then {repeats}"
+        )
+    return f"goodput of {scenario.name}: {how}; {slo}"
+
+
+def _resolution(configurations: Sequence[Configuration], gates: Sequence[GateSpec]) -> Iterator[str]:
+    by_key = {configuration.key: configuration for configuration in configurations}
+    for gate in gates:
+        configuration = by_key.get(gate.config)
+        if configuration is None:
+            continue
+        if gate.needs == "later":
+            yield f"{gate.config} {gate.gate}: not measured by this version: invalid if enforced"
+        elif gate.kind in ("slo", "goodput"):
+            scenario = configuration.scenario(gate.scenario or configuration.scenarios[0].name)
+            yield f"{gate.config} {gate.gate}: {_tells(gate.kind, configuration, scenario)}"
+
+
+def _tells(kind: str, configuration: Configuration, scenario: Scenario) -> str:
+    if kind == "slo":
+        needed_rps = scenario.requests_needed / (MAX_LENGTHENING * scenario.measurement.window_s)
+        return f"valid from {needed_rps:.3g} req/s on (a window must hold {scenario.requests_needed} requests)"
+    if scenario.sweep.rates or configuration.gates.slo.at_rps:
+        return "fixed rates: tells apart what the repeats' spread allows"
+    return f"cannot tell changes below about {resolution_pct(scenario.sweep):.1f} % (bracket of the search)"

@@ -1,0 +1,1 @@
+"""Promises and their verdicts: which gates a spec has, and pure functions from records to verdicts."""

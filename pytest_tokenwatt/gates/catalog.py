@@ -1,0 +1,245 @@
+"""Which gates a spec has: from the spec alone, always in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_tokenwatt.records import DEFAULT_SCENARIO, GateSpec
+from pytest_tokenwatt.spec.model import Configuration, GateBlock, KeyPath, Rule, Scenario, Spec
+
+LATER = "later"
+"""``GateSpec.needs`` of a gate whose measurement this version does not take yet."""
+
+
+def list_gates(spec: Spec) -> tuple[GateSpec, ...]:
+    """All gates of a spec, configuration by configuration in the order of the file.
+
+    The baseline promises only absolutes (contract, SLO, rules, absolute minima); all others are compared with it. A
+    block that is absent makes no gate, nor does a gate with ``mode: off``.
+    """
+    return tuple(gate for number in range(len(spec.configurations)) for gate in _Lister(spec, number).gates())
+
+
+@dataclass(frozen=True, slots=True)
+class _Lister:
+    """Lists the gates of one configuration."""
+
+    spec: Spec
+    number: int
+
+    @property
+    def config(self) -> Configuration:
+        """The configuration."""
+        return self.spec.configurations[self.number]
+
+    @property
+    def relative(self) -> bool:
+        """Whether the configuration is compared with the baseline."""
+        return self.config.role != "baseline"
+
+    def gates(self) -> Iterator[GateSpec]:
+        """In the order in which design and reports list them."""
+        yield from self._gate("contract", needs="contract")
+        yield from self._slo()
+        yield from self._goodput()
+        yield from self._accuracy()
+        yield from self._drift()
+        yield from self._efficiency()
+        yield from self._audits()
+        yield from self._rules()
+        yield from self._score()
+
+    def _gate(
+        self,
+        kind: str,
+        *,
+        needs: str = LATER,
+        param: str | None = None,
+        scenario: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+        origin: KeyPath = (),
+        informational: bool = False,
+    ) -> Iterator[GateSpec]:
+        """The gate of a block, unless it is off; ``origin`` is the key that asks for it if its own block does not."""
+        gates = self.config.gates
+        block = gates.block(kind)
+        yield from self._spec(
+            block,
+            kind,
+            param,
+            needs,
+            scenario,
+            {**(limits or {}), "on_missing_baseline": gates.on_missing_baseline},
+            self._line(("gates", kind), origin),
+            informational,
+        )
+
+    def _spec(
+        self,
+        block: GateBlock,
+        kind: str,
+        param: str | None,
+        needs: str,
+        scenario: str | None,
+        limits: Mapping[str, Any],
+        line: int | None,
+        informational: bool,
+    ) -> Iterator[GateSpec]:
+        if block.mode == "off":
+            return
+        yield GateSpec(
+            config=self.config.key,
+            gate=kind if param is None else f"{kind}[{param}]",
+            kind=kind,
+            param=param,
+            scenario=scenario,
+            needs=needs,
+            mode="info" if informational else block.mode,
+            on_inconclusive=self.config.gates.inconclusive(block),
+            line=line,
+            limits=limits,
+        )
+
+    def _line(self, path: KeyPath, origin: KeyPath) -> int | None:
+        """The most specific line that asks for the gate: the configuration's own, the gate's block, its origin."""
+        own = self.spec.line("configs", self.number, *path)
+        if own is not None:
+            return own
+        return self.spec.line(*path) or (self.spec.line(*origin) if origin else None) or self.config.line
+
+    # --- serving
+
+    def _promising(self) -> Iterator[tuple[Scenario, str | None]]:
+        """The scenarios with an SLO and what stands in the brackets: nothing without a ``scenarios`` block."""
+        for scenario in self.config.scenarios:
+            if scenario.bounds:
+                yield scenario, None if scenario.name == DEFAULT_SCENARIO else scenario.name
+
+    def _slo(self) -> Iterator[GateSpec]:
+        at_rps = self.config.gates.slo.at_rps
+        for scenario, param in self._promising():
+            limits = {"at_rps": at_rps, **{bound.name: bound.bound_ms for bound in scenario.bounds}}
+            yield from self._gate(
+                "slo",
+                needs="goodput",
+                param=param,
+                scenario=scenario.name,
+                limits=limits,
+                origin=self._slo_origin(scenario),
+            )
+
+    def _slo_origin(self, scenario: Scenario) -> KeyPath:
+        names = [entry.name for entry in self.spec.scenarios]
+        own: KeyPath = ("scenarios", names.index(scenario.name), "slo") if scenario.name in names else ("slo",)
+        return own if self.spec.line(*own) is not None else ("slo",)
+
+    def _goodput(self) -> Iterator[GateSpec]:
+        gate = self.config.gates.goodput
+        minima = {"min_tok_s": gate.min_tok_s, "min_rps": gate.min_rps}
+        if not self.relative and all(minimum is None for minimum in minima.values()):
+            return
+        limits = {"min": gate.min if self.relative else None, **minima}
+        for scenario, param in self._promising():
+            yield from self._gate(
+                "goodput",
+                needs="goodput",
+                param=param,
+                scenario=scenario.name,
+                limits=limits,
+                origin=self._slo_origin(scenario),
+                informational=all(limit is None for limit in limits.values()),
+            )
+
+    # --- quality
+
+    def _accuracy(self) -> Iterator[GateSpec]:
+        suites = self.spec.accuracy
+        gate = self.config.gates.accuracy
+        for number, suite in enumerate(suites):
+            if not self.relative and suite.min_score is None:
+                continue
+            limits = {"rule": gate.rule, "max_drop_pts": suite.max_drop_pts, "min_score": suite.min_score}
+            listed: KeyPath = ("accuracy", number)
+            origin = listed if self.spec.line(*listed) is not None else ("accuracy",)
+            yield from self._gate("accuracy", param=suite.title, limits=limits, origin=origin)
+        if self.relative and len(suites) > 1:
+            limits = {"max_mean_drop_pts": gate.max_mean_drop_pts}
+            yield from self._gate("accuracy", param="mean", limits=limits, origin=("accuracy",))
+
+    def _drift(self) -> Iterator[GateSpec]:
+        drift = self.spec.drift
+        if not self.relative:
+            return
+        if drift is not None:
+            limits = {"max_nats_per_token": drift.max_nats_per_token}
+            yield from self._gate("kl", limits=limits, origin=("drift",))
+            for number, corpus in enumerate(drift.perplexity):
+                origin: KeyPath = ("drift", "perplexity", number)
+                yield from self._gate(
+                    "perplexity", param=corpus.name, limits={"max_dnll": corpus.max_dnll}, origin=origin
+                )
+        if drift is not None or self.spec.accuracy:
+            limits = {"max_shift": self.config.gates.length.max_shift}
+            yield from self._gate("length", limits=limits, origin=("drift",) if drift is not None else ("accuracy",))
+
+    # --- efficiency and audits
+
+    def _efficiency(self) -> Iterator[GateSpec]:
+        gates = self.config.gates
+        if self.relative and self.spec.profiles:
+            limits = {"min": gates.speed.min, "max_error": gates.speed.max_error}
+            yield from self._gate("speed", limits=limits, origin=("profiles",))
+            yield from self._gate("memory", limits={"min": gates.memory.min}, origin=("profiles",))
+        if self.config.power and (self.relative or gates.energy.min_tok_j is not None):
+            relative_min = gates.energy.min if self.relative else None
+            yield from self._gate(
+                "energy",
+                limits={"min": relative_min, "min_tok_j": gates.energy.min_tok_j},
+                origin=("power",),
+                informational=relative_min is None and gates.energy.min_tok_j is None,
+            )
+
+    def _audits(self) -> Iterator[GateSpec]:
+        if self.relative and self.spec.audit is not None:
+            yield from self._gate("audit", limits=self.spec.audit.model_dump(), origin=("audit",))
+        if self.relative and self.spec.budget is not None:
+            yield from self._gate("budget", limits=self.spec.budget.model_dump(), origin=("budget",))
+        if self.config.precision is not None:
+            yield from self._gate("precision", limits={"declared": self.config.precision})
+
+    def _score(self) -> Iterator[GateSpec]:
+        if self.relative and self.spec.score is not None:
+            yield from self._gate("score", origin=("score",))
+
+    # --- the user's own rules
+
+    def _rules(self) -> Iterator[GateSpec]:
+        for number, rule in enumerate(self.config.gates.rules):
+            if self._applies(rule):
+                yield from self._spec(
+                    rule,
+                    "rule",
+                    rule.name,
+                    "goodput",
+                    rule.scenario,
+                    self._rule_limits(rule),
+                    self._line(("gates", "rules", number), ()),
+                    informational=False,
+                )
+
+    def _applies(self, rule: Rule) -> bool:
+        """Compared with itself the baseline would always pass, so that it has only a rule's absolute bounds."""
+        listed = rule.configs is None or self.config.key in rule.configs
+        return listed and (self.relative or rule.min is not None or rule.max is not None)
+
+    def _rule_limits(self, rule: Rule) -> dict[str, Any]:
+        return {
+            "metric": rule.metric,
+            "min": rule.min,
+            "max": rule.max,
+            "min_ratio": rule.min_ratio if self.relative else None,
+            "max_ratio": rule.max_ratio if self.relative else None,
+            "on_missing_baseline": self.config.gates.on_missing_baseline,
+        }

@@ -1,0 +1,86 @@
+"""Turns records into verdicts. Pure, so that a replay judges stored records with the same functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pytest_tokenwatt.gates.catalog import LATER
+from pytest_tokenwatt.gates.finding import Finding, unusable
+from pytest_tokenwatt.gates.rules import judge_rule
+from pytest_tokenwatt.gates.serving import judge_contract, judge_goodput, judge_slo
+from pytest_tokenwatt.records import ConfigRecord, GateResult, GateSpec, GoodputRecord, Reason, Verdict
+
+EXIT_PASS = 0
+EXIT_FAIL = 1
+EXIT_INCONCLUSIVE = 10
+EXIT_INVALID = 11
+
+
+def judge(
+    gate: GateSpec,
+    candidate: ConfigRecord,
+    baseline: ConfigRecord | None,
+    records: Sequence[ConfigRecord] = (),
+) -> GateResult:
+    """Judge one gate of ``candidate``.
+
+    ``baseline`` is ``None`` when there is none at all. ``records`` are all configurations of the session or replay, for
+    the variance band; without them candidate and baseline are all there is.
+    """
+    known = tuple(records) or tuple(record for record in (baseline, candidate) if record is not None)
+    return _result(gate, _find(gate, candidate, baseline, known))
+
+
+def _find(
+    gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRecord | None, records: Sequence[ConfigRecord]
+) -> Finding:
+    if gate.needs == LATER:
+        text = f"{gate.gate} is not measured by this version; set its mode to off or remove its block"
+        return unusable((Reason("not_measured_yet", text),))
+    if gate.kind == "contract" and candidate.contract is not None:
+        return judge_contract(candidate.contract)
+    if candidate.invalid:
+        return unusable(candidate.invalid)
+    if gate.kind == "rule":
+        return judge_rule(gate, candidate, baseline)
+    record = _scenario(gate, candidate)
+    if gate.kind == "slo" and record is not None:
+        return judge_slo(gate, record)
+    if gate.kind == "goodput" and record is not None:
+        return judge_goodput(gate, record, baseline, records)
+    return unusable((Reason("not_measured", f"{candidate.key} has no record of {gate.scenario or gate.kind}"),))
+
+
+def _scenario(gate: GateSpec, candidate: ConfigRecord) -> GoodputRecord | None:
+    return None if gate.scenario is None else candidate.scenarios.get(gate.scenario)
+
+
+def _result(gate: GateSpec, finding: Finding) -> GateResult:
+    return GateResult(
+        id=f"{gate.config}::{gate.gate}",
+        config=gate.config,
+        gate=gate.gate,
+        value=finding.value,
+        unit=finding.unit,
+        limit=finding.limit,
+        error=finding.error,
+        verdict=Verdict.INFO if gate.mode == "info" else finding.verdict,
+        mode=gate.mode,
+        reasons=finding.reasons,
+        text=finding.text,
+        rule="informational" if gate.mode == "info" else finding.rule,
+        on_inconclusive="skip" if finding.skips else gate.on_inconclusive,
+        line=gate.line,
+    )
+
+
+def exit_code(results: Iterable[GateResult]) -> int:
+    """0 all enforced gates passed, 1 one failed or nothing was judged, 11 invalid, 10 inconclusive where that fails."""
+    judged = list(results)
+    verdicts = {result.verdict for result in judged}
+    if not judged or Verdict.FAIL in verdicts:
+        return EXIT_FAIL
+    if Verdict.INVALID in verdicts:
+        return EXIT_INVALID
+    undecided = any(r.verdict is Verdict.INCONCLUSIVE and r.on_inconclusive == "fail" for r in judged)
+    return EXIT_INCONCLUSIVE if undecided else EXIT_PASS

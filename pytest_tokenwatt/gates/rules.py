@@ -1,0 +1,134 @@
+"""The user's own rules: a bound on any figure that was measured, absolute or against the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+from pytest_tokenwatt.gates.finding import Finding, baseline_fault, no_baseline, unusable
+from pytest_tokenwatt.gates.wording import amount, apart, number
+from pytest_tokenwatt.records import ConfigRecord, Figure, GateSpec, Reason, Verdict
+
+_ORDER = (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE, Verdict.PASS)
+_SIGNS = {"min": 1.0, "max": -1.0, "min_ratio": 1.0, "max_ratio": -1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """One side of a rule: ``sign`` 1 for a minimum, −1 for a maximum."""
+
+    bound: float
+    sign: float
+
+    def margin(self, value: float) -> float:
+        """How far inside the bound the value is, relative to the bound; negative outside."""
+        return self.sign * (value - self.bound) / (abs(self.bound) or 1.0)
+
+    def broken(self, value: float) -> str:
+        """The two numbers with the relation that should not be."""
+        return f" {'<' if self.sign > 0 else '>'} ".join(apart(value, self.bound))
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A finding of one scenario and its margin, by which the worst scenario is found."""
+
+    finding: Finding
+    margin: float = 0.0
+
+
+def judge_rule(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRecord | None) -> Finding:
+    """The worst of the rule's scenarios: by verdict, then by the distance to the bound.
+
+    A figure that was not measured makes the rule invalid and names the nearest one that was; zero is a value.
+    """
+    names = [gate.scenario] if gate.scenario is not None else list(candidate.scenarios)
+    if not names:
+        return unusable((Reason("not_measured", "no scenario was measured"),), _wording(gate))
+    judged = {name: _judge(gate, name, candidate, baseline) for name in names}
+    worst = min(judged, key=lambda name: (_ORDER.index(judged[name].finding.verdict), judged[name].margin))
+    finding = judged[worst].finding
+    return replace(finding, text=f"{finding.text} ({worst})") if len(judged) > 1 else finding
+
+
+def _judge(gate: GateSpec, scenario: str, candidate: ConfigRecord, baseline: ConfigRecord | None) -> _Judged:
+    rule = _wording(gate)
+    record = candidate.scenarios.get(scenario)
+    if record is None:
+        return _Judged(unusable((Reason("not_measured", f"scenario {scenario} was not measured"),), rule))
+    if record.invalid:
+        return _Judged(unusable(record.invalid, rule))
+    figure = record.figures.get(gate.limits["metric"])
+    if figure is None or figure.value is None:
+        return _Judged(unusable((_not_measured(gate.limits["metric"], record.figures),), rule))
+    shown = amount(figure.value, figure.unit)
+    finding = Finding(Verdict.PASS, shown, rule, figure.value, figure.unit, error=figure.error)
+    absolute = _against(finding, figure.value, _limits(gate, ("min", "max"), 1.0))
+    if not _limits(gate, ("min_ratio", "max_ratio"), 1.0) or absolute.finding.verdict is Verdict.FAIL:
+        return absolute
+    return _compare(gate, scenario, absolute, baseline)
+
+
+def _compare(gate: GateSpec, scenario: str, absolute: _Judged, baseline: ConfigRecord | None) -> _Judged:
+    """The ratios, as products with the baseline's figure, so that a baseline of zero is a value like any other."""
+    finding = absolute.finding
+    value = finding.value or 0.0
+    if baseline is None:
+        on_missing = gate.limits.get("on_missing_baseline", "fail")
+        return _Judged(no_baseline(on_missing, finding.text, finding.rule, finding.value, finding.unit))
+    base = _base_value(gate.limits["metric"], scenario, baseline)
+    if isinstance(base, Reason):
+        return _Judged(unusable((base,), finding.rule))
+    text = f"{finding.text}, {value / base:.3g}x" if base else f"{finding.text}, baseline {amount(base, finding.unit)}"
+    relative = _against(replace(finding, text=text), value, _limits(gate, ("min_ratio", "max_ratio"), base))
+    failing = relative.finding.verdict is Verdict.FAIL
+    return relative if failing or relative.margin < absolute.margin else replace(absolute, finding=relative.finding)
+
+
+def _limits(gate: GateSpec, names: Sequence[str], scale: float) -> list[_Limit]:
+    asked = [(name, gate.limits.get(name)) for name in names]
+    return [_Limit(float(bound) * scale, _SIGNS[name]) for name, bound in asked if bound is not None]
+
+
+def _against(finding: Finding, value: float, limits: Sequence[_Limit]) -> _Judged:
+    """The value against the limit that it is closest to breaking."""
+    if not limits:
+        return _Judged(finding, float("inf"))
+    nearest = min(limits, key=lambda limit: limit.margin(value))
+    margin = nearest.margin(value)
+    if margin < 0:
+        reason = Reason("rule_broken", nearest.broken(value))
+        return _Judged(replace(finding, verdict=Verdict.FAIL, limit=nearest.bound, reasons=(reason,)), margin)
+    return _Judged(replace(finding, limit=nearest.bound), margin)
+
+
+def _base_value(metric: str, scenario: str, baseline: ConfigRecord) -> float | Reason:
+    fault = baseline_fault(baseline, scenario)
+    if fault is not None:
+        return fault
+    figure = baseline.scenarios[scenario].figures.get(metric)
+    if figure is None or figure.value is None:
+        why = figure.reason if figure is not None else None
+        return Reason("baseline_invalid", f"the baseline has no {metric}: {why or 'not measured'}")
+    return figure.value
+
+
+def _not_measured(metric: str, figures: Mapping[str, Figure]) -> Reason:
+    known = figures.get(metric)
+    if known is not None:
+        return Reason("not_measured", f"{metric}: {known.reason or 'no value'}")
+    measured = [name for name, figure in figures.items() if figure.value is not None]
+    nearest = get_close_matches(metric, measured, 1, 0.4)
+    return Reason(
+        "not_measured", f"{metric} is not among the measured figures" + (f"; nearest: {nearest[0]}" if nearest else "")
+    )
+
+
+def _wording(gate: GateSpec) -> str:
+    """The bounds as a reader wants them: "<= 1.1x baseline"."""
+    forms = {"min": ">= {}", "max": "<= {}", "min_ratio": ">= {}x baseline", "max_ratio": "<= {}x baseline"}
+    parts = [
+        form.format(number(gate.limits[name])) for name, form in forms.items() if gate.limits.get(name) is not None
+    ]
+    return ", ".join(parts)

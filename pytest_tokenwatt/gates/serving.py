@@ -1,0 +1,215 @@
+"""The rules of the built-in gates that are measured today: contract, slo, goodput."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from pytest_tokenwatt.gates.finding import Finding, baseline_fault, no_baseline, unusable, without_goodput
+from pytest_tokenwatt.gates.wording import apart, latency, number, ratio
+from pytest_tokenwatt.metrics.goodput import goodput_ratio_error, is_measurable, variance_band_pct
+from pytest_tokenwatt.records import (
+    ConfigRecord,
+    Contract,
+    GateSpec,
+    GoodputRecord,
+    Percentile,
+    Reason,
+    Verdict,
+    WindowResult,
+)
+
+
+def judge_contract(contract: Contract) -> Finding:
+    """Passes when every required probe was answered; optional ones only cost what they cost."""
+    required = [probe for probe in contract.probes if probe.required]
+    broken = [probe for probe in required if probe.state != "pass"]
+    lacking = [probe.name for probe in contract.probes if not probe.required and probe.state != "pass"]
+    text = f"{len(required) - len(broken)} of {len(required)} required probes"
+    if lacking:
+        text += f", lacks {', '.join(lacking)}"
+    reasons = tuple(Reason(f"contract_{probe.state}", f"{probe.name}: {probe.detail}") for probe in broken)
+    if not required:
+        reasons = (Reason("not_measured", "the engine was asked nothing"),)
+    verdict = Verdict.FAIL if broken else Verdict.PASS if required else Verdict.INVALID
+    return Finding(verdict, text, "all answered", float(len(required) - len(broken)), "probes", reasons=reasons)
+
+
+def judge_slo(gate: GateSpec, record: GoodputRecord) -> Finding:
+    """All repeats pass at the rate that was found, or at ``at_rps``."""
+    if record.invalid:
+        return unusable(record.invalid, _slo_rule(gate))
+    at_rps = gate.limits.get("at_rps")
+    if at_rps is not None and not _same_rate(record.rate_rps, at_rps):
+        return _judge_slo_at(gate, record, at_rps)
+    if record.rate_rps is None:
+        return _slo_finding(Verdict.FAIL, "no rate passes", record.percentiles, without_goodput(record))
+    passed = record.slo_pass_count >= record.repeats > 0
+    reasons = () if passed else (_repeats(record.slo_pass_count, record.repeats),)
+    verdict = Verdict.PASS if passed else Verdict.FAIL
+    return _slo_finding(verdict, f"{number(record.rate_rps)} req/s", record.percentiles, reasons)
+
+
+def _same_rate(rate_rps: float | None, other_rps: float) -> bool:
+    return rate_rps is not None and math.isclose(rate_rps, other_rps, rel_tol=1e-9)
+
+
+def _judge_slo_at(gate: GateSpec, record: GoodputRecord, at_rps: float) -> Finding:
+    measured = [window for window in record.windows if _same_rate(window.rate_rps, at_rps)]
+    valid = [window for window in measured if not window.invalid]
+    passed = sum(window.passes for window in valid)
+    failed = [window for window in valid if not window.passes]
+    if not failed and passed < record.repeats:
+        reasons = tuple(dict.fromkeys(reason for window in measured for reason in window.invalid))
+        missing = Reason("not_measured", f"{at_rps:g} req/s: {passed} of {record.repeats} repeats were measured")
+        return unusable(reasons or (missing,), _slo_rule(gate))
+    misses = tuple(dict.fromkeys(miss for window in failed for miss in window.misses))
+    reasons = tuple(Reason("slo_missed", f"at {at_rps:g} req/s {miss}") for miss in misses)
+    if failed and not reasons:
+        reasons = (_repeats(passed, record.repeats),)
+    verdict = Verdict.FAIL if failed else Verdict.PASS
+    return _slo_finding(verdict, f"{number(at_rps)} req/s", _worst(failed or valid), reasons)
+
+
+def _repeats(passed: int, repeats: int) -> Reason:
+    return Reason("slo_missed", f"{passed} of {repeats} repeats pass")
+
+
+def _worst(windows: Sequence[WindowResult]) -> tuple[Percentile, ...]:
+    """Each SLO percentile of the window where it is highest."""
+    highest: dict[str, Percentile] = {}
+    for percentile in (percentile for window in windows for percentile in window.percentiles):
+        known = highest.get(percentile.name)
+        if known is None or _use(percentile) > _use(known):
+            highest[percentile.name] = percentile
+    return tuple(highest.values())
+
+
+def _use(percentile: Percentile) -> float:
+    """How much of its bound a percentile uses; infinite on a failed request."""
+    if percentile.infinite:
+        return math.inf
+    if percentile.bound_ms is None or percentile.value_ms is None:
+        return -1.0
+    return percentile.value_ms / percentile.bound_ms
+
+
+def _slo_finding(
+    verdict: Verdict, subject: str, percentiles: Sequence[Percentile], reasons: tuple[Reason, ...]
+) -> Finding:
+    """Show the percentile that is closest to its bound, or furthest beyond it."""
+    promised = [percentile for percentile in percentiles if percentile.bound_ms is not None]
+    if not promised:
+        return Finding(verdict, subject, "SLO", reasons=reasons)
+    tightest = max(promised, key=_use)
+    return Finding(
+        verdict,
+        f"{subject}, {latency(tightest)}",
+        f"<= {tightest.bound_ms:g} ms",
+        tightest.value_ms,
+        "ms",
+        tightest.bound_ms,
+        reasons=reasons,
+    )
+
+
+def _slo_rule(gate: GateSpec) -> str:
+    bounds = [f"{name} <= {value:g}" for name, value in gate.limits.items() if name.endswith("_ms")]
+    return ", ".join(bounds)
+
+
+def judge_goodput(
+    gate: GateSpec, record: GoodputRecord, baseline: ConfigRecord | None, records: Sequence[ConfigRecord]
+) -> Finding:
+    """The ratio to the baseline, and the absolute minima; ``records`` are all of the session, for the variance band."""
+    rule = _goodput_rule(gate)
+    if record.invalid:
+        return unusable(record.invalid, rule)
+    if record.rate_rps is None:
+        return Finding(Verdict.FAIL, "no rate passes", rule, unit="tok/s", reasons=without_goodput(record))
+    if record.goodput_tok_s is None:
+        return unusable((Reason("not_measured", "the tokens of the confirming windows are not known"),), rule)
+    absolute = _judge_minima(gate, record, record.goodput_tok_s, rule)
+    if gate.limits.get("min") is None or absolute.verdict is Verdict.FAIL:
+        return absolute
+    if baseline is None:
+        on_missing = gate.limits.get("on_missing_baseline", "fail")
+        return no_baseline(on_missing, absolute.text, rule, record.goodput_tok_s, "tok/s")
+    scenario = record.scenario
+    fault = baseline_fault(baseline, scenario) or _incomparable(record, baseline.scenarios[scenario])
+    if fault is not None:
+        return unusable((fault,), rule)
+    return _judge_ratio(gate, record, baseline.scenarios[scenario], _band_pct(records, scenario), rule)
+
+
+def _judge_minima(gate: GateSpec, record: GoodputRecord, tok_s: float, rule: str) -> Finding:
+    checks = (
+        ("min_tok_s", tok_s, "tok/s", "goodput_below_minimum"),
+        ("min_rps", record.rate_rps or 0.0, "req/s", "rate_below_minimum"),
+    )
+    asked = [(value, unit, gate.limits[name], code) for name, value, unit, code in checks if gate.limits.get(name)]
+    text = f"{number(tok_s)} tok/s at {number(record.rate_rps or 0.0)} req/s"
+    for value, unit, limit, code in asked:
+        if value < limit:
+            reason = Reason(code, f"{' < '.join(apart(value, limit))} {unit}")
+            return Finding(Verdict.FAIL, text, rule, value, unit, limit, reasons=(reason,))
+    value, unit, limit = asked[0][:3] if asked else (tok_s, "tok/s", None)
+    return Finding(Verdict.PASS, text, rule, value, unit, limit)
+
+
+def _incomparable(record: GoodputRecord, base: GoodputRecord) -> Reason | None:
+    if base.slo != record.slo:
+        return Reason("slo_differs", "candidate and baseline were measured under different SLOs")
+    if base.rate_rps is None or not base.goodput_tok_s:
+        why = base.misses[0] if base.misses else "no rate passed"
+        return Reason("baseline_invalid", f"the baseline has no goodput: {why}")
+    return None
+
+
+def _band_pct(records: Sequence[ConfigRecord], scenario: str) -> float | None:
+    """The variance band over all configurations, and over repeated ones (``like``)."""
+    usable = {record.key: record for record in records if not record.invalid and scenario in record.scenarios}
+    pairs = [
+        (usable[record.like].scenarios[scenario], record.scenarios[scenario])
+        for record in usable.values()
+        if record.like is not None and record.like in usable
+    ]
+    return variance_band_pct([record.scenarios[scenario] for record in usable.values()], pairs)
+
+
+def _judge_ratio(
+    gate: GateSpec, record: GoodputRecord, base: GoodputRecord, band_pct: float | None, rule: str
+) -> Finding:
+    minimum = float(gate.limits["min"])
+    tok_s, value = record.goodput_tok_s or 0.0, (record.goodput_tok_s or 0.0) / (base.goodput_tok_s or 1.0)
+    error = goodput_ratio_error(record, base, band_pct)
+    text = f"{number(tok_s)} tok/s, {ratio(value, error)}"
+    if error is not None and not is_measurable(value, error):
+        text += ", no measurable difference"
+    verdict, reasons = _ratio_verdict(value, minimum, error)
+    if verdict is Verdict.PASS and base.bracket == "open" and record.bracket != "open":
+        verdict = Verdict.INCONCLUSIVE
+        reasons = (Reason("bracket_open", "the baseline passed at max_rps, so that its goodput may be higher"),)
+    return Finding(verdict, text, rule, value, "ratio", minimum, error, reasons)
+
+
+def _ratio_verdict(value: float, minimum: float, error: float | None) -> tuple[Verdict, tuple[Reason, ...]]:
+    """Pass from ``minimum`` on, fail below ``minimum`` − error, between them (or without an error) inconclusive."""
+    if value >= minimum:
+        return Verdict.PASS, ()
+    if error is None:
+        unknown = f"{value:.3f} < {minimum:g}, but the error of the ratio is not known; measure more repeats"
+        return Verdict.INCONCLUSIVE, (Reason("error_unknown", unknown),)
+    if value < minimum - error:
+        return Verdict.FAIL, (Reason("goodput_regression", f"{value:.3f} < {minimum:g} by more than {error:.3f}"),)
+    inside = f"{value:.3f} < {minimum:g}, but inside the error of {error:.3f}; narrow the search or repeat more"
+    return Verdict.INCONCLUSIVE, (Reason("within_error", inside),)
+
+
+def _goodput_rule(gate: GateSpec) -> str:
+    parts = [
+        f">= {gate.limits[name]:g}{unit}"
+        for name, unit in (("min", ""), ("min_tok_s", " tok/s"), ("min_rps", " req/s"))
+        if gate.limits.get(name) is not None
+    ]
+    return ", ".join(parts) or "informational"

@@ -1,0 +1,38 @@
+"""How gates write their figures."""
+
+from __future__ import annotations
+
+from pytest_tokenwatt.records import Percentile
+
+
+def number(value: float) -> str:
+    """Three significant digits, whole from a thousand on: 11.2, 340, 5057."""
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def apart(value: float, other: float) -> tuple[str, str]:
+    """Two numbers with as many digits as it takes to tell them apart."""
+    pairs = [(number(value), number(other))]
+    pairs += [(f"{value:.{digits}g}", f"{other:.{digits}g}") for digits in range(4, 18)]
+    return next((pair for pair in pairs if pair[0] != pair[1]), pairs[0])
+
+
+def amount(value: float, unit: str | None) -> str:
+    """A number with its unit."""
+    return f"{number(value)} {unit}" if unit else number(value)
+
+
+def ratio(value: float, error: float | None) -> str:
+    """A ratio with its interval: "1.106 [1.08, 1.13]"."""
+    if error is None:
+        return f"{value:.3f} (error not known)"
+    return f"{value:.3f} [{value - error:.3g}, {value + error:.3g}]"
+
+
+def latency(percentile: Percentile) -> str:
+    """A latency percentile: "TTFT p99 340 ms"; "infinite" when its rank falls on a failed request."""
+    name = "e2e" if percentile.metric == "e2e" else percentile.metric.upper()
+    value = "infinite" if percentile.infinite else "unknown"
+    if percentile.value_ms is not None:
+        value = f"{number(percentile.value_ms)} ms"
+    return f"{name} p{percentile.percentile:g} {value}"

@@ -1,0 +1,342 @@
+"""The composition root: from a spec to measurements, verdicts and the report. Knows nothing of pytest."""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Protocol
+
+from pytest_tokenwatt import __version__
+from pytest_tokenwatt.campaign.observe import Deadline
+from pytest_tokenwatt.campaign.order import by_phase
+from pytest_tokenwatt.campaign.phase import Phase
+from pytest_tokenwatt.campaign.plan import minutes, plan_view
+from pytest_tokenwatt.campaign.session import Session
+from pytest_tokenwatt.engine.start import RunningEngine
+from pytest_tokenwatt.errors import EngineError, GateFailed, Problem
+from pytest_tokenwatt.gates.catalog import list_gates
+from pytest_tokenwatt.gates.judge import exit_code, judge
+from pytest_tokenwatt.gates.user import judge_user_rule
+from pytest_tokenwatt.metrics.goodput import variance_band_pct
+from pytest_tokenwatt.records import DEFAULT_SCENARIO, ConfigRecord, GateResult, GateSpec
+from pytest_tokenwatt.report.coverage import caveats
+from pytest_tokenwatt.report.lab import ReportContext, build_report, report_title
+from pytest_tokenwatt.report.plan_text import render_plan
+from pytest_tokenwatt.report.screen import Screen
+from pytest_tokenwatt.report.table import render_table
+from pytest_tokenwatt.spec.model import Configuration, Spec
+from pytest_tokenwatt.spec.problems import preflight
+from pytest_tokenwatt.store.atomic import write_json
+from pytest_tokenwatt.store.journal import Event, Journal
+from pytest_tokenwatt.store.records_json import write_run_record
+from pytest_tokenwatt.store.rundir import RunDirectory
+from pytest_tokenwatt.values import Goodput
+
+REPORT_NAME = "report.json"
+_REQUIREMENTS = ("pytest", "numpy", "scipy", "httptools")
+
+
+class LabEvents(Protocol):
+    """Where the lab's progress goes."""
+
+    def line(self, text: str) -> None:
+        """Show one line now; may be called from any thread."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LabOptions:
+    """What the command line asks of one spec; paths are absolute.
+
+    ``configs`` are the keys whose gates run, ``invocation`` the words that repeat the run, ``part`` the name of the
+    subdirectory when one run has several specs.
+    """
+
+    rootdir: Path
+    invocation: tuple[str, ...]
+    configs: tuple[str, ...] = ()
+    out: Path | None = None
+    part: str | None = None
+    quick: bool = False
+    max_minutes: float | None = None
+    title: str | None = None
+    reports: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A run that is over: its verdicts, its report and the exit code that they mean."""
+
+    results: tuple[GateResult, ...]
+    report: dict[str, Any]
+    report_path: Path
+    exit_code: int
+    title: str
+    notes: tuple[str, ...]
+
+    def table(self, width: int, color: bool, encoding: str = "utf-8") -> str:
+        """The table of verdicts, the notes and the report's path, for a terminal of ``width`` columns."""
+        screen = Screen(width, color, encoding)
+        return render_table(self.title, self.results, screen, notes=self.notes, report=str(self.report_path))
+
+
+class Lab:
+    """One spec's run. Creating it starts nothing and writes nothing; every measurement is taken at most once."""
+
+    def __init__(self, spec: Spec, options: LabOptions, events: LabEvents) -> None:
+        self.spec = spec
+        self.gates = list_gates(spec)
+        self._options = options
+        self._events = events
+        self._started = datetime.now(UTC).astimezone()
+        place = RunDirectory.choose(options.out, spec.name, self._started, options.rootdir)
+        self._run_dir = place.child(options.part) if options.part else place
+        self._session: Session | None = None
+        self._phases: dict[str, Phase] = {}
+        self._needed: tuple[str, ...] | None = None
+        self._live: set[str] = set()
+        self._results: dict[str, GateResult] = {}
+        self._interrupted: str | None = None
+        self._finished: Finished | None = None
+
+    @property
+    def run_dir(self) -> Path:
+        """Where this run writes; created with its first file."""
+        return self._run_dir.path
+
+    # --- before the run
+
+    def preflight(self, selected: Sequence[GateSpec]) -> list[Problem]:
+        """Everything that can be known to go wrong with the selected gates, errors and warnings."""
+        chosen = [config for config in by_phase(self.spec) if config.key in self._keys_for(selected)]
+        found = preflight(self.spec, chosen)
+        limit, estimate = self._options.max_minutes, sum(minutes(config) for config in chosen)
+        if limit is not None and estimate > limit:
+            what = f"the run takes about {estimate:.0f} minutes where {limit:g} are allowed"
+            remedy = "raise --tokenwatt-max-minutes, shorten the windows or select fewer configurations"
+            found.append(Problem(str(self.spec.path), None, None, what, remedy))
+        return found
+
+    def plan_text(self, selected: Sequence[GateSpec], width: int, color: bool, encoding: str = "utf-8") -> str:
+        """The plan of the selected gates for a terminal of ``width`` columns; nothing is started."""
+        chosen = [config for config in by_phase(self.spec) if config.key in self._keys_for(selected)]
+        problems = [str(problem) for problem in self.preflight(selected)]
+        title = report_title(self.spec, self._options.title)
+        view = plan_view(title, chosen, selected, problems, self._options.max_minutes)
+        return render_plan(view, Screen(width, color, encoding))
+
+    def select(self, selected: Sequence[GateSpec], live_configs: Sequence[str] = ()) -> None:
+        """Say what will be judged, and for which configurations tests want the running engine."""
+        self._live = set(live_configs)
+        self._needed = self._keys_for(selected, live_configs)
+
+    def last_phase_of(self, gate: GateSpec) -> str:
+        """Key of the last configuration that must be measured before the gate can be judged."""
+        if not _compares_goodput(gate):
+            return gate.config
+        return self._keys_for([gate], self._needed or ())[-1]
+
+    # --- measuring and judging
+
+    def judge(self, gate: GateSpec) -> GateResult:
+        """The verdict of a gate; measures what it needs that was not measured yet."""
+        identity = f"{gate.config}::{gate.gate}"
+        if identity not in self._results:
+            self._results[identity] = self._judged(gate)
+        return self._results[identity]
+
+    def goodput(self, config: str, scenario: str = DEFAULT_SCENARIO) -> Goodput:
+        """Measured goodput. Raises ``GateFailed`` when the measurement is invalid, ``KeyError`` without scenario."""
+        record = self._record(config)
+        found = record.scenarios.get(scenario)
+        invalid = record.invalid or (found.invalid if found else ())
+        if invalid:
+            raise GateFailed(f"{config} goodput is invalid: {'; '.join(str(reason) for reason in invalid)}")
+        return Goodput(config, record.scenarios[scenario])
+
+    def engine(self, config: str) -> RunningEngine:
+        """The running engine of a configuration. Raises ``EngineError`` when it did not start or is over."""
+        self._live.add(config)
+        record = self._record(config)
+        engine = self._phases[config].engine
+        if engine is None:
+            why = "; ".join(str(reason) for reason in record.invalid) or "its phase is over"
+            raise EngineError("engine_not_running", f"the engine of {config} is not running: {why}")
+        return engine
+
+    def record_gate(
+        self, config: str, name: str, value: float | None, op: str, limit: float, unit: str | None = None
+    ) -> GateResult:
+        """Judge a user's own rule and keep it for the report."""
+        result = judge_user_rule(config, name, value, op, limit, unit)
+        self._results[result.id] = result
+        return result
+
+    def leave(self, config: str | None) -> None:
+        """No further item needs this configuration's engine (``None``: of any)."""
+        for key, phase in self._phases.items():
+            if config is None or key == config:
+                self._live.discard(key)
+                phase.stop()
+
+    # --- the end
+
+    def interrupted(self) -> None:
+        """The run was interrupted: what is measured is kept, the report says so."""
+        self._interrupted = "stopped before all gates were judged"
+        if self._session is not None:
+            self._session.journal.write(Event.INTERRUPTED)
+
+    def finish(self) -> Finished | None:
+        """Write the report of what was judged; ``None`` when nothing was. Calling it again returns the same."""
+        if self._finished is None and self._results:
+            self._finished = self._finish()
+        return self._finished
+
+    def close(self) -> None:
+        """Stop every engine and close the journal; safe to call again."""
+        for phase in self._phases.values():
+            phase.stop()
+        if self._session is not None:
+            self._session.journal.close()
+
+    # --- inside
+
+    def _keys_for(self, selected: Sequence[GateSpec], also: Sequence[str] = ()) -> tuple[str, ...]:
+        """The configurations that must be measured, in the order of phases."""
+        wanted = {gate.config for gate in selected} | set(also)
+        if any(_compares(gate) for gate in selected) and self.spec.baseline is not None:
+            wanted.add(self.spec.baseline.key)
+        return tuple(config.key for config in by_phase(self.spec) if config.key in wanted)
+
+    def _judged(self, gate: GateSpec) -> GateResult:
+        if _compares_goodput(gate):
+            # The error of a ratio is the widest band of all configurations, so that all come first.
+            for key in self._needed or ():
+                self._record(key)
+        baseline = self._baseline_for(gate)
+        candidate = self._record(gate.config) if gate.needs != "later" else self._known(gate.config)
+        return judge(gate, candidate, baseline, self._records())
+
+    def _baseline_for(self, gate: GateSpec) -> ConfigRecord | None:
+        if not _compares(gate) or self.spec.baseline is None:
+            return None
+        return self._record(self.spec.baseline.key)
+
+    def _known(self, key: str) -> ConfigRecord:
+        """The record as it is: what this version does not measure needs no engine."""
+        phase = self._phases.get(key)
+        return phase.record if phase else Phase.blank(self.spec.configuration(key))
+
+    def _record(self, key: str) -> ConfigRecord:
+        """The configuration's record; measures it, and before it what is needed of earlier phases."""
+        if key not in self._phases:
+            for earlier in by_phase(self.spec):
+                if earlier.key == key:
+                    break
+                if earlier.key in (self._needed or ()) and earlier.key not in self._phases:
+                    self._run_phase(earlier)
+            self._run_phase(self.spec.configuration(key))
+        return self._phases[key].record
+
+    def _run_phase(self, configuration: Configuration) -> None:
+        for phase in self._phases.values():
+            phase.stop()
+        phase = Phase(configuration, self._open_session())
+        self._phases[configuration.key] = phase
+        phase.measure()
+        if configuration.key not in self._live:
+            phase.stop()
+
+    def _open_session(self) -> Session:
+        if self._session is None:
+            limit = self._options.max_minutes
+            journal = Journal(self._run_dir.file("journal.jsonl"))
+            journal.write(Event.RUN_STARTED, spec=self.spec.name, invocation=list(self._options.invocation))
+            self._session = Session(
+                spec=self.spec,
+                run_dir=self._run_dir,
+                journal=journal,
+                run_id=f"{self._started:%Y%m%d%H%M%S}-{secrets.token_hex(3)}",
+                salt=secrets.randbits(63),
+                deadline=Deadline(None if limit is None else time.monotonic() + 60.0 * limit, limit),
+                environ=os.environ,
+                say=self._events.line,
+            )
+        return self._session
+
+    def _records(self) -> tuple[ConfigRecord, ...]:
+        """Records of all phases so far, in the spec's order."""
+        return tuple(
+            self._phases[config.key].record for config in self.spec.configurations if config.key in self._phases
+        )
+
+    def _ordered_results(self) -> tuple[GateResult, ...]:
+        """Gates in the spec's order, then users' own rules."""
+        ranks = {f"{gate.config}::{gate.gate}": rank for rank, gate in enumerate(self.gates)}
+        return tuple(sorted(self._results.values(), key=lambda result: ranks.get(result.id, len(ranks))))
+
+    def _finish(self) -> Finished:
+        self.leave(None)
+        records, results = self._records(), self._ordered_results()
+        report = build_report(self.spec, records, results, self._context(records))
+        path = self._run_dir.file(REPORT_NAME)
+        for target in (path, *self._options.reports):
+            write_json(target, report)
+        if self._run_dir.record_file is not None and records:
+            write_run_record(self._run_dir.record_file, records)
+        if self._session is not None:
+            self._session.journal.write(Event.RUN_FINISHED, verdicts={each.id: each.verdict.value for each in results})
+        return Finished(
+            results=results,
+            report=report,
+            report_path=path,
+            exit_code=exit_code(results),
+            title=report_title(self.spec, self._options.title),
+            notes=caveats(self.spec, records, interrupted=self._interrupted),
+        )
+
+    def _context(self, records: Sequence[ConfigRecord]) -> ReportContext:
+        return ReportContext(
+            generated=self._started,
+            command=self._options.invocation,
+            versions=_versions(),
+            variance_band_pct=_band_pct(records),
+            title=self._options.title,
+            interrupted=self._interrupted,
+        )
+
+
+def _versions() -> dict[str, str]:
+    own = {"python": platform.python_version(), "pytest-tokenwatt": __version__}
+    return own | {name: version(name) for name in _REQUIREMENTS}
+
+
+def _compares_goodput(gate: GateSpec) -> bool:
+    return gate.kind == "goodput" and gate.limits.get("min") is not None
+
+
+def _compares(gate: GateSpec) -> bool:
+    """Whether the gate compares with the baseline."""
+    ratios = ("min_ratio", "max_ratio") if gate.kind == "rule" else ("min",)
+    return gate.needs != "later" and any(gate.limits.get(name) is not None for name in ratios)
+
+
+def _band_pct(records: Sequence[ConfigRecord]) -> float | None:
+    """The session's band: repeats of every scenario, and the baseline against its declared repeats."""
+    by_key = {record.key: record for record in records}
+    pairs = [
+        (by_key[again.like].scenarios[name], goodput)
+        for again in records
+        if again.like in by_key
+        for name, goodput in again.scenarios.items()
+        if again.like is not None and name in by_key[again.like].scenarios
+    ]
+    return variance_band_pct([goodput for record in records for goodput in record.scenarios.values()], pairs)

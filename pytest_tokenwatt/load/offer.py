@@ -1,0 +1,206 @@
+"""A worker's part of one run: sends its requests at their instants and keeps what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from itertools import islice
+from time import monotonic
+
+from pytest_tokenwatt.load.bodies import RequestWriter
+from pytest_tokenwatt.load.exchange import MEASURED, WARMUP, Exchange
+from pytest_tokenwatt.load.pool import Pool
+from pytest_tokenwatt.load.timer import make_timer
+from pytest_tokenwatt.load.wire import Share
+from pytest_tokenwatt.records import ErrorClass, Schedule
+
+AHEAD_S = 0.5
+"""How long before its instant a request is rendered at the earliest: bounds the memory for bodies."""
+
+AHEAD_MAX = 256
+EXPECT_S = 0.3
+EXPECT_MAX = 32
+"""Requests due within this time have a connection opened for them in advance, up to so many at once."""
+
+
+class Queue:
+    """The requests of a share in the order of their instants; the start of the measured part may become known later."""
+
+    def __init__(self, share: Share, start_s: float) -> None:
+        self._share = share
+        self._start_s = start_s
+        self._measured_s: float | None = None
+        self._warm = 0
+        self._next = 0
+
+    def measure_from(self, instant_s: float) -> None:
+        """The measured schedule starts here; warm-up requests from here on are not offered."""
+        self._measured_s = instant_s
+
+    def peek(self) -> float | None:
+        """The instant of the next request; ``None`` when there is none (yet)."""
+        warm_s = self._warm_s()
+        if warm_s is not None:
+            return warm_s
+        offsets = self._share.measured.offset_s
+        if self._measured_s is None or self._next >= len(offsets):
+            return None
+        return self._measured_s + offsets[self._next]
+
+    def _warm_s(self) -> float | None:
+        offsets = self._share.warmup.offset_s
+        if self._warm >= len(offsets):
+            return None
+        instant_s = self._start_s + offsets[self._warm]
+        if self._measured_s is not None and instant_s >= self._measured_s:
+            return None
+        return instant_s
+
+    def take(self, writer: RequestWriter) -> Exchange:
+        """The next request, rendered."""
+        if self._warm_s() is not None:
+            exchange = self._make(WARMUP, self._share.warmup, self._warm, self._start_s, writer)
+            self._warm += 1
+        elif self._measured_s is not None:
+            exchange = self._make(MEASURED, self._share.measured, self._next, self._measured_s, writer)
+            self._next += 1
+        else:
+            raise LookupError("no request is due")
+        return exchange
+
+    def _make(self, phase: str, schedule: Schedule, local: int, start_s: float, writer: RequestWriter) -> Exchange:
+        index = local * self._share.workers + self._share.worker
+        tokens = (schedule.input_tokens[local], schedule.output_tokens[local])
+        request = writer.render(schedule.prompt_key, index, *tokens)
+        return Exchange(phase, index, start_s + schedule.offset_s[local], tokens, request)
+
+
+class Offer:
+    """Offers a share's load in an open loop.
+
+    Nothing waits for a free slot unless ``max_in_flight`` is reached, which ``capped`` counts. ``ended`` collects
+    finished requests and ``changed`` those whose progress should be reported, until the worker takes them.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, pool: Pool, writer: RequestWriter, share: Share, start_s: float
+    ) -> None:
+        self._loop = loop
+        self._pool = pool
+        self._writer = writer
+        self._share = share
+        self._queue = Queue(share, start_s)
+        self._ready: deque[Exchange] = deque()
+        self._held: dict[Exchange, None] = {}
+        self._timer = make_timer(loop, self._on_time)
+        self._rendering = False
+        self._stopped = False
+        self.in_flight: dict[Exchange, None] = {}
+        self.changed: dict[Exchange, None] = {}
+        self.ended: list[Exchange] = []
+        self.capped = 0
+        self._look_ahead()
+
+    def measure_from(self, instant_s: float) -> None:
+        """Switch from warm-up to the measured schedule at ``instant_s`` without a break."""
+        self._queue.measure_from(instant_s)
+        while self._ready and self._ready[-1].scheduled_s >= instant_s:
+            self._ready.pop()
+        self._look_ahead()
+
+    def look_ahead(self) -> None:
+        """Prepare what is due soon; to be called now and then."""
+        if not self._stopped:
+            self._look_ahead()
+
+    def stop(self) -> None:
+        """Send nothing more; what is in flight goes on."""
+        self._stopped = True
+        self._timer.close()
+        self._ready.clear()
+        for exchange in list(self._held):
+            self._pool.abort(exchange, ErrorClass.ABORTED, "stopped before it was sent")
+
+    def expire(self) -> None:
+        """Give up the requests that are older than the request timeout."""
+        oldest_s = monotonic() - self._share.request_timeout_s
+        for exchange in list(self.in_flight):
+            if exchange.scheduled_s > oldest_s:
+                break
+            self._pool.abort(exchange, ErrorClass.TIMEOUT, f"not finished within {self._share.request_timeout_s:g} s")
+
+    def abort(self) -> None:
+        """Close the connections of everything in flight."""
+        for exchange in list(self.in_flight):
+            self._pool.abort(exchange, ErrorClass.ABORTED, "stopped after the verdict was certain")
+
+    def counts(self) -> tuple[int, int]:
+        """Requests sent and not ended; requests due without a first token."""
+        waiting = sum(1 for exchange in self.in_flight if not exchange.stream.chunk_s)
+        return len(self.in_flight) - len(self._held), waiting
+
+    # Sending
+
+    def _on_time(self) -> None:
+        if self._stopped:
+            return
+        now_s = monotonic()
+        while (due_s := self._due_s()) is not None and due_s <= now_s:
+            self._offer(self._ready.popleft() if self._ready else self._queue.take(self._writer))
+        self._look_ahead()
+
+    def _due_s(self) -> float | None:
+        return self._ready[0].scheduled_s if self._ready else self._queue.peek()
+
+    def _offer(self, exchange: Exchange) -> None:
+        full = len(self.in_flight) - len(self._held) >= self._share.max_in_flight
+        self.in_flight[exchange] = None
+        self.changed[exchange] = None
+        if full:
+            self.capped += 1
+            self._held[exchange] = None
+        else:
+            self._pool.send(exchange)
+
+    def finished(self, exchange: Exchange) -> None:
+        """An exchange of this offer has ended."""
+        del self.in_flight[exchange]
+        self.changed[exchange] = None
+        self.ended.append(exchange)
+        was_held = self._held.pop(exchange, self) is None
+        if self._held and not was_held and not self._stopped:
+            following = next(iter(self._held))
+            del self._held[following]
+            self._pool.send(following)
+
+    # Preparing
+
+    def _look_ahead(self) -> None:
+        due_s = self._due_s()
+        if due_s is None:
+            return
+        self._timer.set(due_s)
+        self._expect()
+        if not self._rendering:
+            self._rendering = True
+            self._loop.call_soon(self._render_one)
+
+    def _expect(self) -> None:
+        soon_s = monotonic() + EXPECT_S
+        soon = sum(1 for exchange in islice(self._ready, EXPECT_MAX) if exchange.scheduled_s < soon_s)
+        self._pool.expect(soon)
+
+    def _render_one(self) -> None:
+        """Render one request, then let the sockets have their turn."""
+        self._rendering = False
+        if self._stopped or not self._wants_more():
+            return
+        self._ready.append(self._queue.take(self._writer))
+        self._rendering = True
+        self._loop.call_soon(self._render_one)
+
+    def _wants_more(self) -> bool:
+        due_s = self._queue.peek()
+        if due_s is None:
+            return False
+        return not self._ready or (len(self._ready) < AHEAD_MAX and due_s < monotonic() + AHEAD_S)

@@ -1,0 +1,81 @@
+"""The short names of the measurements: ``goodput``, ``engine`` and so on.
+
+They live in a plugin of their own, ``tokenwatt_aliases``, that ``-p no:tokenwatt_aliases`` switches off; nothing of
+ours depends on them. A name that another plugin offers already stays that plugin's.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_tokenwatt.engine.start import RunningEngine
+    from pytest_tokenwatt.plugin.handle import Baseline, LabHandle
+    from pytest_tokenwatt.values import Goodput
+
+PLUGIN_NAME = "tokenwatt_aliases"
+
+
+@pytest.fixture(scope="session")
+def engine(_tokenwatt_live: LabHandle, _tokenwatt_measured: LabHandle) -> RunningEngine:
+    """The running engine of the configuration; engine.client is an async client."""
+    return _tokenwatt_live.engine()
+
+
+@pytest.fixture(scope="session")
+def goodput(_tokenwatt_measured: LabHandle) -> Goodput:
+    """Goodput at the highest rate that meets the SLO, with its latency percentiles (goodput.tok_s, .ttft_p99_ms)."""
+    return _tokenwatt_measured.goodput()
+
+
+@pytest.fixture(scope="session")
+def baseline(_tokenwatt_candidate: LabHandle, _tokenwatt_measured: LabHandle) -> Baseline:
+    """The baseline measured beside the configuration: baseline.goodput."""
+    return _tokenwatt_candidate.baseline
+
+
+def _later(name: str, doc: str) -> object:
+    def measurement(_tokenwatt_measured: LabHandle) -> None:
+        _tokenwatt_measured.not_yet(name)
+
+    measurement.__doc__ = f"{doc} (not measured yet in this version)."
+    return pytest.fixture(scope="session", name=name)(measurement)
+
+
+def _later_compared(name: str, doc: str) -> object:
+    def comparison(_tokenwatt_candidate: LabHandle, _tokenwatt_measured: LabHandle) -> None:
+        _tokenwatt_candidate.not_yet(name)
+
+    comparison.__doc__ = f"{doc} (not measured yet in this version)."
+    return pytest.fixture(scope="session", name=name)(comparison)
+
+
+power = _later("power", "Power over the measured windows")
+energy = _later("energy", "Energy and tokens per joule over the measured windows")
+accuracy = _later("accuracy", "Score of the accuracy suite and its difference to the baseline")
+perplexity = _later("perplexity", "Perplexity and its difference to the baseline")
+memory = _later("memory", "Peak memory of the engine")
+kl_drift = _later_compared("kl_drift", "KL divergence from the baseline")
+length_shift = _later_compared("length_shift", "Change of the answers' length against the baseline")
+speed = _later_compared("speed", "Closed-loop throughput against the baseline")
+audit = _later_compared("audit", "Audit of timed output against the baseline's")
+
+
+def free_aliases(manager: pytest.PytestPluginManager) -> ModuleType:
+    """The short names that no other plugin offers, as a plugin. Fixtures of a conftest win by their place anyway."""
+    taken = {name for plugin in manager.get_plugins() for name in _offered(manager, plugin)}
+    free = ModuleType(PLUGIN_NAME, __doc__)
+    for value in list(globals().values()):
+        if type(value) is type(goodput) and value.name not in taken:
+            setattr(free, value.name, value)
+    return free
+
+
+def _offered(manager: pytest.PytestPluginManager, plugin: object) -> list[str]:
+    if (manager.get_name(plugin) or "").endswith("conftest.py"):
+        return []
+    members = vars(plugin if isinstance(plugin, ModuleType) else type(plugin))
+    return [member.name for member in list(members.values()) if type(member) is type(goodput)]

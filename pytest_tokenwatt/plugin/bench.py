@@ -1,0 +1,151 @@
+"""Active specs: each loaded, adapted to the command line, and given its lab. Nothing is started here."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+
+import pytest
+
+from pytest_tokenwatt.campaign.order import by_phase
+from pytest_tokenwatt.errors import SpecError, UsageError
+from pytest_tokenwatt.lab import Finished, Lab, LabEvents, LabOptions
+from pytest_tokenwatt.plugin.arguments import SpecRequest
+from pytest_tokenwatt.plugin.endpoints import attach
+from pytest_tokenwatt.plugin.options import Settings
+from pytest_tokenwatt.records import GateSpec
+from pytest_tokenwatt.spec.load import load_spec
+from pytest_tokenwatt.spec.model import Spec
+
+
+@dataclass(slots=True)
+class Bench:
+    """One active spec: what was asked of it, its lab, and whether anything of it ran.
+
+    ``nodeid`` is the id of its file node; ``place`` the path that messages show; ``keys`` the selected
+    configurations in the order of their phases; ``gates`` theirs in the order of the items.
+    """
+
+    request: SpecRequest
+    spec: Spec
+    lab: Lab
+    nodeid: str
+    place: str
+    keys: tuple[str, ...]
+    gates: tuple[GateSpec, ...]
+    ran: bool = False
+    finished: Finished | None = None
+
+
+def open_benches(
+    config: pytest.Config, requests: Sequence[SpecRequest], settings: Settings, events: LabEvents
+) -> tuple[Bench, ...]:
+    """Load all specs. Raises ``pytest.UsageError`` with every problem of every spec, one a line."""
+    specs = _load_all(config, requests)
+    try:
+        _check(specs, settings)
+        specs = attach(specs, settings)
+        specs = [_adapted(spec, settings) for spec in specs]
+        nodeids = _nodeids([request.path for request in requests], config.rootpath)
+        return tuple(
+            _open(config, request, spec, nodeid, replace(settings, out=_out(spec, settings, len(specs))), events)
+            for request, spec, nodeid in zip(requests, specs, nodeids, strict=True)
+        )
+    except UsageError as error:
+        raise pytest.UsageError(*str(error).splitlines()) from None
+
+
+def shown(config: pytest.Config, path: Path) -> str:
+    """The path as messages name it: relative to where pytest was started if it lies below."""
+    base = config.invocation_params.dir
+    return str(path.relative_to(base) if path.is_relative_to(base) else path)
+
+
+def _load_all(config: pytest.Config, requests: Sequence[SpecRequest]) -> list[Spec]:
+    specs: list[Spec] = []
+    problems: list[str] = []
+    for request in requests:
+        try:
+            specs.append(load_spec(request.path))
+        except SpecError as error:
+            named = shown(config, request.path)
+            found = [replace(each, path=named) if each.path == str(request.path) else each for each in error.problems]
+            problems += [str(problem) for problem in found]
+    if problems:
+        raise pytest.UsageError(*problems)
+    return specs
+
+
+def _check(specs: Sequence[Spec], settings: Settings) -> None:
+    known = [config.key for spec in specs for config in spec.configurations]
+    for key in settings.configs:
+        if key not in known:
+            near = get_close_matches(key, known, 1)
+            remedy = f"did you mean {near[0]}?" if near else f"configurations: {', '.join(known)}"
+            raise UsageError(f"there is no configuration {key}", where="--tokenwatt-config", remedy=remedy)
+    if len(specs) > 1:
+        _check_places(specs, settings)
+
+
+def _check_places(specs: Sequence[Spec], settings: Settings) -> None:
+    """Several specs must not write over each other's results."""
+    remedy = "run the specs one by one"
+    for path in (settings.out, *settings.reports):
+        if path is not None and path.suffix == ".json":
+            raise UsageError(f"{path} cannot hold the results of {len(specs)} specs", remedy=remedy)
+    names = Counter(spec.name for spec in specs)
+    twice = [name for name, count in names.items() if count > 1]
+    if settings.out is not None and twice:
+        raise UsageError(f"several specs are named {twice[0]}", where="--tokenwatt-out", remedy=remedy)
+
+
+def _adapted(spec: Spec, settings: Settings) -> Spec:
+    if settings.role is not None or settings.label is not None:
+        if spec.present("configs"):
+            what = "--tokenwatt-role and --tokenwatt-label are for specs without configs"
+            raise UsageError(what, where=str(spec.path), remedy="give role and label in configs")
+        spec = spec.with_role(settings.role or spec.configurations[0].role, settings.label)
+    return spec.quick() if settings.quick else spec
+
+
+def _open(
+    config: pytest.Config, request: SpecRequest, spec: Spec, nodeid: str, settings: Settings, events: LabEvents
+) -> Bench:
+    keys = tuple(each.key for each in by_phase(spec) if not settings.configs or each.key in settings.configs)
+    lab = Lab(spec, _options(config, settings, keys), events)
+    order = {key: rank for rank, key in enumerate(keys)}
+    gates = sorted((gate for gate in lab.gates if gate.config in order), key=lambda gate: order[gate.config])
+    return Bench(request, spec, lab, nodeid, shown(config, request.path), keys, tuple(gates))
+
+
+def _options(config: pytest.Config, settings: Settings, keys: tuple[str, ...]) -> LabOptions:
+    return LabOptions(
+        out=settings.out,
+        quick=settings.quick,
+        max_minutes=settings.max_minutes,
+        title=settings.title,
+        configs=keys,
+        invocation=("pytest", *map(str, config.invocation_params.args)),
+        reports=settings.reports,
+        rootdir=config.rootpath,
+    )
+
+
+def _out(spec: Spec, settings: Settings, specs: int) -> Path | None:
+    return settings.out / spec.name if settings.out is not None and specs > 1 else settings.out
+
+
+def _nodeids(paths: Sequence[Path], rootdir: Path) -> Iterator[str]:
+    """Relative to rootdir; outside of it the file name, as long as that tells the specs apart."""
+    outside = Counter(path.name for path in paths if not path.is_relative_to(rootdir))
+    for path in paths:
+        if path.is_relative_to(rootdir):
+            yield path.relative_to(rootdir).as_posix()
+        elif outside[path.name] == 1:
+            yield path.name
+        else:
+            yield Path(os.path.relpath(path, rootdir)).as_posix()

@@ -1,0 +1,45 @@
+"""``--tokenwatt-endpoint``: attach configurations to servers that run already."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pytest_tokenwatt.errors import UsageError
+from pytest_tokenwatt.plugin.options import Settings
+from pytest_tokenwatt.spec.model import Spec
+
+_KEYED = re.compile(r"([^:/=?]+)=(.+)", re.DOTALL)
+
+
+def attach(specs: Sequence[Spec], settings: Settings) -> list[Spec]:
+    """The specs with the endpoints of the command line. Raises ``UsageError`` when one cannot be assigned."""
+    attached = list(specs)
+    for given in settings.endpoints:
+        key, url = _split(given, specs, settings)
+        holders = [number for number, spec in enumerate(attached) if key in _keys(spec)]
+        if not holders:
+            known = ", ".join(dict.fromkeys(key for spec in specs for key in _keys(spec)))
+            raise UsageError(f"there is no configuration {key}", where=_where(given), remedy=f"configurations: {known}")
+        for number in holders:
+            attached[number] = attached[number].with_endpoint(key, url)
+    return attached
+
+
+def _split(given: str, specs: Sequence[Spec], settings: Settings) -> tuple[str, str]:
+    keyed = _KEYED.fullmatch(given)
+    if keyed:
+        return keyed[1], keyed[2]
+    selected = [key for spec in specs for key in _keys(spec) if not settings.configs or key in settings.configs]
+    if len(selected) != 1:
+        what = f"a bare URL does not say which of {', '.join(selected)} it serves"
+        raise UsageError(what, where=_where(given), remedy="write --tokenwatt-endpoint=KEY=URL")
+    return selected[0], given
+
+
+def _keys(spec: Spec) -> list[str]:
+    return [config.key for config in spec.configurations]
+
+
+def _where(given: str) -> str:
+    return f"--tokenwatt-endpoint={given}"

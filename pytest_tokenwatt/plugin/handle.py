@@ -1,0 +1,124 @@
+"""What the fixture ``tokenwatt`` gives: the lab as a test of one configuration sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from pytest_tokenwatt.errors import EngineError, GateFailed, NotMeasured
+from pytest_tokenwatt.plugin.bench import Bench
+from pytest_tokenwatt.plugin.verdicts import PASSING, MeasurementFailed, VerdictFailed, file_properties
+from pytest_tokenwatt.records import DEFAULT_SCENARIO, GateResult, Verdict
+
+if TYPE_CHECKING:
+    from pytest_tokenwatt.engine.start import RunningEngine
+    from pytest_tokenwatt.spec.model import Configuration, Spec
+    from pytest_tokenwatt.values import Goodput
+
+NOT_YET = "this version does not measure it yet"
+
+
+@dataclass(slots=True)
+class Running:
+    """The test that runs now, and whether it measured anything."""
+
+    item: pytest.Item | None = None
+    measured: bool = False
+
+
+class LabHandle:
+    """One configuration of the active spec: what was asked of it, and what was measured.
+
+    Measurements are taken once a session; asking again costs nothing.
+    """
+
+    def __init__(self, bench: Bench, config: Configuration, running: Running) -> None:
+        self.bench = bench
+        self._config = config
+        self._running = running
+
+    def __repr__(self) -> str:
+        return f"<tokenwatt {self.bench.place} {self._config.key}>"
+
+    @property
+    def spec(self) -> Spec:
+        """The active spec."""
+        return self.bench.spec
+
+    @property
+    def config(self) -> Configuration:
+        """The configuration that this test runs for, with its merged blocks."""
+        return self._config
+
+    @property
+    def run_dir(self) -> Path:
+        """Where this run writes its files; made when the first one is written."""
+        return self.bench.lab.run_dir
+
+    @property
+    def baseline(self) -> Baseline:
+        """The baseline of the spec. Raises ``NotMeasured`` when it has none."""
+        config = self.bench.spec.baseline
+        if config is None:
+            raise NotMeasured("baseline", f"{self.bench.place} has no configuration with role baseline")
+        return Baseline(LabHandle(self.bench, config, self._running))
+
+    def gate(self, name: str, value: float | None, op: str, limit: float, unit: str | None = None) -> GateResult:
+        """Record a rule of your own as a gate of the report: ``value op limit`` with op one of < <= > >= == !=.
+
+        Raises ``GateFailed`` when it does not hold, or when there is no value.
+        """
+        self._running.measured = True
+        result = self.bench.lab.record_gate(self._config.key, name, value, op, limit, unit)
+        if self._running.item is not None:
+            file_properties(self._running.item, result)
+        if result.verdict not in PASSING:
+            raise VerdictFailed(result)
+        return result
+
+    def goodput(self, scenario: str = DEFAULT_SCENARIO) -> Goodput:
+        """Goodput of a scenario; fails the test with the reasons when the measurement is invalid."""
+        self._running.measured = True
+        try:
+            return self.bench.lab.goodput(self._config.key, scenario)
+        except NotMeasured as error:
+            raise MeasurementFailed(error, Verdict.FAIL) from None
+        except (GateFailed, EngineError) as error:
+            raise MeasurementFailed(error, Verdict.INVALID) from None
+
+    def engine(self) -> RunningEngine:
+        """The running engine, started if need be; fails the test when it does not start."""
+        self._running.measured = True
+        try:
+            return self.bench.lab.engine(self._config.key)
+        except EngineError as error:
+            raise MeasurementFailed(error, Verdict.INVALID) from None
+
+    def not_yet(self, figure: str) -> NoReturn:
+        """Fail the test for asking for what this version does not measure."""
+        raise MeasurementFailed(NotMeasured(figure, NOT_YET), Verdict.FAIL)
+
+
+class Baseline:
+    """The baseline, measured beside the configuration on the same machine."""
+
+    def __init__(self, handle: LabHandle) -> None:
+        self._handle = handle
+
+    @property
+    def config(self) -> Configuration:
+        """The baseline's configuration."""
+        return self._handle.config
+
+    @property
+    def goodput(self) -> Goodput:
+        """The baseline's goodput; fails the test with the reasons when the measurement is invalid."""
+        return self._handle.goodput()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in {"accuracy", "audit", "energy", "memory", "perplexity", "power", "speed"}:
+            raise NotMeasured(f"baseline.{name}", NOT_YET)
+        raise AttributeError(name)

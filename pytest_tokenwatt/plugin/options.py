@@ -1,0 +1,195 @@
+"""The options ``--tokenwatt-*``, their ini keys ``tokenwatt_*``, and what they say once read."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+ROLES = ("baseline", "tuned", "other")
+LATER = "not available in this version"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: ``ini`` is the type of its ini key, which also says whether it can be repeated."""
+
+    name: str
+    metavar: str
+    ini: Literal["paths", "path", "args", "bool", "string"]
+    help: str
+    later: bool = False
+
+    @property
+    def flag(self) -> str:
+        """The option as typed."""
+        return f"--tokenwatt-{self.name}"
+
+    @property
+    def dest(self) -> str:
+        """Name of the attribute and of the ini key."""
+        return f"tokenwatt_{self.name.replace('-', '_')}"
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it collects several values."""
+        return self.ini in {"paths", "args"}
+
+
+OPTIONS = (
+    Option("spec", "FILE", "paths", "run this spec: each of its gates becomes a test item (repeatable)"),
+    Option("config", "KEY", "args", "only the gates of this configuration (repeatable)"),
+    Option("endpoint", "[KEY=]URL", "args", "attach to this endpoint instead of what the spec says (repeatable)"),
+    Option("label", "TEXT", "string", "for a spec without configs: the name of this run in reports"),
+    Option("role", "ROLE", "string", f"for a spec without configs: what this run is ({', '.join(ROLES)})"),
+    Option("out", "PATH", "path", "run directory; a.json writes the run record there and the directory a/ beside it"),
+    Option("plan", "", "bool", "print what would be started and measured, and for how long; start nothing"),
+    Option("max-minutes", "N", "string", "refuse an estimate above it; behind it the remaining gates are inconclusive"),
+    Option("replay", "FILE", "paths", "judge stored records without an engine", later=True),
+    Option("resume", "DIR", "path", "continue an interrupted run", later=True),
+    Option("baseline", "FILE", "paths", "stored records to compare with", later=True),
+    Option("save-baseline", "[KEY=]FILE", "args", "store a configuration's record after a passing run", later=True),
+    Option("allow-diff", "NAME", "args", "compare records although they differ in this", later=True),
+    Option("report", "FILE", "paths", "an extra copy of the lab report, as .json (repeatable)"),
+    Option("title", "TEXT", "string", "title of the lab report"),
+    Option("quick", "", "bool", "short windows and few repeats, to try a spec: the report is a draft"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What command line and ini file ask for; paths are absolute."""
+
+    configs: tuple[str, ...]
+    endpoints: tuple[str, ...]
+    label: str | None
+    role: str | None
+    out: Path | None
+    plan: bool
+    max_minutes: float | None
+    reports: tuple[Path, ...]
+    title: str | None
+    quick: bool
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare all options and their ini keys."""
+    group = parser.getgroup("tokenwatt", "LLM serving gates (pytest-tokenwatt)")
+    for option in OPTIONS:
+        text = f"{option.help} ({LATER})" if option.later else option.help
+        group.addoption(option.flag, dest=option.dest, help=text, **_argument(option))
+        ini = "paths" if option.ini == "path" else option.ini
+        parser.addini(option.dest, text, type=ini, default=False if ini == "bool" else None)
+
+
+def _argument(option: Option) -> dict[str, Any]:
+    if option.ini == "bool":
+        return {"action": "store_true", "default": False}
+    settings: dict[str, Any] = {"metavar": option.metavar, "action": "append" if option.repeatable else "store"}
+    if option.name == "role":
+        settings["choices"] = ROLES
+    if option.name == "max-minutes":
+        settings["type"] = _minutes
+    return settings
+
+
+def spec_paths(config: pytest.Config, namespace: argparse.Namespace | None = None) -> tuple[Path, ...]:
+    """The specs of ``--tokenwatt-spec``, else of the ini key; ``namespace`` while the command line is half read."""
+    return _paths(config, "tokenwatt_spec", namespace)
+
+
+def read_settings(config: pytest.Config) -> Settings:
+    """All options but the specs. Raises ``pytest.UsageError`` for what cannot be meant."""
+    out = _paths(config, "tokenwatt_out")
+    return Settings(
+        configs=_texts(config, "tokenwatt_config"),
+        endpoints=_texts(config, "tokenwatt_endpoint"),
+        label=_text(config, "tokenwatt_label"),
+        role=_role(config),
+        out=out[0] if out else None,
+        plan=plan_only(config),
+        max_minutes=_max_minutes(config),
+        reports=_reports(config),
+        title=_text(config, "tokenwatt_title"),
+        quick=_flag(config, "tokenwatt_quick"),
+    )
+
+
+def plan_only(config: pytest.Config) -> bool:
+    """Whether ``--tokenwatt-plan`` is set."""
+    return _flag(config, "tokenwatt_plan")
+
+
+def refuse_later(config: pytest.Config) -> None:
+    """Raise ``pytest.UsageError`` when an option of a later version is used: it must never be ignored silently."""
+    wanted = [each.flag for each in OPTIONS if each.later and (config.getoption(each.dest) or config.getini(each.dest))]
+    if wanted:
+        raise pytest.UsageError(*(f"{flag} is {LATER}" for flag in wanted))
+
+
+def _texts(config: pytest.Config, dest: str) -> tuple[str, ...]:
+    return tuple(config.getoption(dest) or config.getini(dest) or ())
+
+
+def _text(config: pytest.Config, dest: str) -> str | None:
+    return config.getoption(dest) or config.getini(dest) or None
+
+
+def _flag(config: pytest.Config, dest: str) -> bool:
+    return bool(config.getoption(dest) or config.getini(dest))
+
+
+def _paths(config: pytest.Config, dest: str, namespace: argparse.Namespace | None = None) -> tuple[Path, ...]:
+    typed = getattr(namespace, dest, None) if namespace is not None else config.getoption(dest)
+    if not typed:
+        return tuple(config.getini(dest) or ())
+    given = [typed] if isinstance(typed, str) else typed
+    return tuple(config.invocation_params.dir / Path(each).expanduser() for each in given)
+
+
+def _role(config: pytest.Config) -> str | None:
+    role = _text(config, "tokenwatt_role")
+    if role is not None and role not in ROLES:
+        raise pytest.UsageError(f"tokenwatt_role: {role!r} is none of {', '.join(ROLES)}")
+    return role
+
+
+def _max_minutes(config: pytest.Config) -> float | None:
+    value = config.getoption("tokenwatt_max_minutes") or config.getini("tokenwatt_max_minutes")
+    if not value:
+        return None
+    try:
+        return _minutes(value)
+    except argparse.ArgumentTypeError as error:
+        raise pytest.UsageError(f"tokenwatt_max_minutes: {error}") from None
+
+
+def _minutes(text: str | float) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = math.nan
+    if not 0 < minutes < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of minutes above 0")
+    return minutes
+
+
+def _reports(config: pytest.Config) -> tuple[Path, ...]:
+    reports = _paths(config, "tokenwatt_report")
+    problems = list(_report_problems(reports))
+    if problems:
+        raise pytest.UsageError(*problems)
+    return reports
+
+
+def _report_problems(reports: tuple[Path, ...]) -> Iterator[str]:
+    for path in reports:
+        if path.suffix in {".html", ".md"}:
+            yield f"--tokenwatt-report={path}: {path.suffix} is {LATER}; use .json"
+        elif path.suffix != ".json":
+            yield f"--tokenwatt-report={path}: unknown kind of report; use .json"

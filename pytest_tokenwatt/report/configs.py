@@ -1,0 +1,142 @@
+"""One entry of a lab report's ``configs``: figures, their intervals, and why some are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pytest_tokenwatt.records import ConfigRecord, GoodputRecord, Percentile, Reason
+from pytest_tokenwatt.report.describe import engine_text
+from pytest_tokenwatt.spec.model import Configuration
+
+USUAL_PERCENTILES = ("ttft_p99_ms", "tpot_p99_ms")
+
+
+def config_entry(record: ConfigRecord, configuration: Configuration) -> dict[str, Any]:
+    """The entry of one configuration; its figures are those of the first scenario."""
+    first = next(iter(record.scenarios.values()), None)
+    figures = _figures(first)
+    entry = {
+        "key": record.key,
+        "label": record.label,
+        "engine": engine_text(record, configuration),
+        "mbu_pct": None,
+        "node_power_kw": None,
+        "goodput_tok_s": figures["goodput_tok_s"],
+        **_latencies(first),
+        "slo_pass_count": figures["slo_pass_count"],
+        "repeats": first.repeats if first else configuration.scenarios[0].measurement.repeats,
+        "throttle_counts": None,
+        "accuracy": {"score": None, "delta_pts": None, "spread_pts": None},
+        "role": record.role,
+        "like": record.like,
+        "precision": configuration.precision,
+        "tokens_per_joule": None,
+        "energy_j": None,
+        **{name: figures[name] for name in ("output_tok_s", "rate_rps", "goodput_error_pct", "variance_band_pct")},
+        "intervals": _intervals(first),
+        "validity": _validity((*record.invalid, *(first.invalid if first else ()))),
+        "missing": _missing(record, first),
+        "notes": list(first.notes) if first else [],
+        "minutes": dict(record.minutes),
+        "files": _files(record),
+    }
+    if len(record.scenarios) > 1:
+        entry["scenarios"] = {name: _scenario(each) for name, each in record.scenarios.items()}
+    return entry
+
+
+def reasons(entries: Sequence[Reason]) -> list[dict[str, str]]:
+    """Reasons as they stand in a report."""
+    return [{"code": reason.code, "text": reason.text} for reason in entries]
+
+
+def _scenario(goodput: GoodputRecord) -> dict[str, Any]:
+    return {
+        **_figures(goodput),
+        **_latencies(goodput),
+        "repeats": goodput.repeats,
+        "intervals": _intervals(goodput),
+        "validity": _validity(goodput.invalid),
+        "missing": _missing(None, goodput),
+        "notes": list(goodput.notes),
+    }
+
+
+def _figures(goodput: GoodputRecord | None) -> dict[str, float | None]:
+    return {
+        "goodput_tok_s": goodput.goodput_tok_s if goodput else None,
+        "output_tok_s": goodput.output_tok_s if goodput else None,
+        "rate_rps": goodput.rate_rps if goodput else None,
+        "slo_pass_count": goodput.slo_pass_count if goodput else None,
+        "goodput_error_pct": goodput.error_pct if goodput else None,
+        "variance_band_pct": goodput.variance_band_pct if goodput else None,
+    }
+
+
+def _percentile_names(goodput: GoodputRecord | None) -> list[str]:
+    bounds = [bound.name for bound in goodput.slo] if goodput else []
+    return list(dict.fromkeys([*USUAL_PERCENTILES, *bounds]))
+
+
+def _latencies(goodput: GoodputRecord | None) -> dict[str, float | None]:
+    return {name: _latency(goodput, name) for name in _percentile_names(goodput)}
+
+
+def _latency(goodput: GoodputRecord | None, name: str) -> float | None:
+    """A latency at the goodput rate; without such a rate the record's are those of windows that failed."""
+    if goodput is None or goodput.rate_rps is None:
+        return None
+    percentile = _percentile(goodput, name)
+    if percentile is not None:
+        return percentile.value_ms
+    figure = goodput.figures.get(name)
+    return figure.value if figure else None
+
+
+def _percentile(goodput: GoodputRecord, name: str) -> Percentile | None:
+    return next((percentile for percentile in goodput.percentiles if percentile.name == name), None)
+
+
+def _intervals(goodput: GoodputRecord | None) -> dict[str, Any]:
+    """95 % intervals of the percentiles with their sample sizes, and the bracket of the rate."""
+    if goodput is None:
+        return {}
+    rate = {"low": goodput.highest_passing_rps, "high": goodput.lowest_failing_rps, "bracket": goodput.bracket}
+    found = goodput.percentiles if goodput.rate_rps is not None else ()
+    return {"rate_rps": rate, **{each.name: {"low": each.low_ms, "high": each.high_ms, "n": each.n} for each in found}}
+
+
+def _validity(found: Sequence[Reason]) -> dict[str, Any]:
+    return {"valid": not found, "reasons": reasons(found)}
+
+
+def _missing(record: ConfigRecord | None, goodput: GoodputRecord | None) -> dict[str, str]:
+    """Why a figure is ``null``, for those that this configuration should have."""
+    if goodput is None:
+        why = "; ".join(map(str, record.invalid)) if record and record.invalid else "not measured in this run"
+        return dict.fromkeys([*_figures(None), *USUAL_PERCENTILES], why)
+    why = "; ".join(map(str, goodput.invalid)) or "; ".join(goodput.misses) or "not measured"
+    missing = {name: why for name, value in _figures(goodput).items() if value is None}
+    for name in _percentile_names(goodput):
+        if _latency(goodput, name) is None:
+            missing[name] = _why_no_latency(goodput, name, why)
+    return {**missing, **_open_ends(goodput)}
+
+
+def _why_no_latency(goodput: GoodputRecord, name: str, why: str) -> str:
+    percentile, figure = _percentile(goodput, name), goodput.figures.get(name)
+    if goodput.rate_rps is not None and percentile is not None and percentile.infinite:
+        return "infinite: the percentile falls on a failed request"
+    return (figure.reason if figure else None) or why
+
+
+def _open_ends(goodput: GoodputRecord) -> dict[str, str]:
+    found = goodput.percentiles if goodput.rate_rps is not None else ()
+    why = "requests are too few for a finite upper end"
+    return {f"intervals.{each.name}.high": f"{each.n} {why}" for each in found if each.high_ms is None}
+
+
+def _files(record: ConfigRecord) -> list[str]:
+    windows = (window.requests_file for goodput in record.scenarios.values() for window in goodput.windows)
+    return list(dict.fromkeys([*record.files, *(name for name in windows if name)]))

@@ -1,0 +1,82 @@
+"""What a run did not see, why its report is a draft, and therefore its status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pytest_tokenwatt.records import ConfigRecord, GateResult, Verdict
+from pytest_tokenwatt.spec.model import Spec
+
+LATER = "not measured by this version"
+UNREAD = ("hardware.accelerator", "hardware.driver")
+SIMULATED = "Simulated engine: the figures are those of a step-time model, not of any hardware"
+QUICK = "Quick mode: short windows, few repeats — validation only, not for publishing"
+_LATER_BLOCKS = {
+    "profiles": "Closed-loop speed and memory (profiles)",
+    "drift": "KL divergence and perplexity (drift)",
+    "audit": "Audit of timed output (audit)",
+    "budget": "Rerun with less memory (budget)",
+    "score": "Leaderboard figures (score)",
+}
+
+
+def caveats(spec: Spec, records: Sequence[ConfigRecord], *, interrupted: str | None = None) -> tuple[str, ...]:
+    """What a reader must know before any figure: simulated, quick, interrupted."""
+    simulated = any(record.identity is not None and record.identity.simulated for record in records)
+    said = [SIMULATED if simulated else None, QUICK if spec.is_quick else None]
+    stopped = f"Interrupted run: {interrupted}" if interrupted else None
+    return tuple(each for each in (*said, stopped) if each)
+
+
+def status(found: Sequence[str], records: Sequence[ConfigRecord], gates: Sequence[GateResult]) -> str:
+    """``draft`` with any caveat or anything invalid, else ``published``."""
+    invalid = any(gate.verdict is Verdict.INVALID for gate in gates) or any(
+        record.invalid or any(goodput.invalid for goodput in record.scenarios.values()) for record in records
+    )
+    return "draft" if found or invalid or not records else "published"
+
+
+def not_covered(
+    spec: Spec, records: Sequence[ConfigRecord], found: Sequence[str], blocks: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """The spec's own list, what the engines did not answer, what this version does not measure, and the caveats.
+
+    ``blocks`` are those of the report that describe machine, software and model; what is null in them is named.
+    """
+    own = spec.raw.get("not_covered") or ()
+    lines = [*own, *_of_records(records), *_unmeasured(spec, records), *_unsaid(blocks), *found]
+    return list(dict.fromkeys(line for line in lines if line))
+
+
+def _unsaid(blocks: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Null fields that the spec or the engine could have told."""
+    places = [f"{block}.{key}" for block, fields in blocks.items() for key, value in fields.items() if value is None]
+    told = [place for place in places if place not in UNREAD]
+    if told:
+        yield f"Said neither by the spec nor by the engine: {', '.join(told)}"
+
+
+def _of_records(records: Sequence[ConfigRecord]) -> Iterator[str]:
+    """Lines that all records share as they are, others with the configurations that they concern."""
+    for line in dict.fromkeys(line for record in records for line in record.not_covered):
+        keys = [record.key for record in records if line in record.not_covered]
+        yield line if len(keys) == len(records) else f"{', '.join(keys)}: {line}"
+
+
+def _unmeasured(spec: Spec, records: Sequence[ConfigRecord]) -> Iterator[str]:
+    """Why fields of the report are null."""
+    yield "Accelerator, driver, GPU identity, image digest: not read by this version (a GPU count is the declared one)"
+    yield f"Memory bandwidth utilisation (mbu_pct): {LATER}"
+    power = any(source.source != "none" for source in spec.power)
+    yield f"Power, energy and throttling: {LATER if power else 'the spec asks for no power source'}"
+    yield f"Accuracy: {LATER if spec.accuracy else 'the spec has no accuracy block'}"
+    if spec.fleet is None:
+        yield "Fleet figures: the spec has no fleet block"
+    for block, name in _LATER_BLOCKS.items():
+        if spec.present(block):
+            yield f"{name}: {LATER}"
+    measured = {record.key for record in records}
+    for configuration in spec.configurations:
+        if configuration.key not in measured:
+            yield f"Configuration {configuration.key}: not measured in this run"

@@ -1,0 +1,83 @@
+"""The sentences at the head of a lab report, written from the verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pytest_tokenwatt.records import DEFAULT_SCENARIO, ConfigRecord, GateResult, Verdict
+from pytest_tokenwatt.report.text import change, listing, number
+
+_AXES = {"goodput": "SLO goodput", "energy": "tokens per joule"}
+
+
+def summary(records: Sequence[ConfigRecord], gates: Sequence[GateResult], caveats: Sequence[str]) -> str:
+    """What the run showed of each configuration, behind the first words of each caveat."""
+    heads = [f"{caveat.split(':', 1)[0]}." for caveat in caveats]
+    return " ".join([*heads, *(_sentence(record, records, gates) for record in records)])
+
+
+def _sentence(record: ConfigRecord, records: Sequence[ConfigRecord], gates: Sequence[GateResult]) -> str:
+    own = [gate for gate in gates if gate.config == record.key]
+    told = _repeat(record, records) or listing(list(_changes(own))) or _level(record)
+    outcomes = listing(list(_outcomes(own)))
+    joined = " but ".join(filter(None, [told, outcomes])) or "was not measured"
+    return f"{record.label} {joined}."
+
+
+def _changes(gates: Sequence[GateResult]) -> Iterator[str]:
+    """What the relative gates measured against the baseline, with the error of each ratio."""
+    for gate in gates:
+        axis = _AXES.get(gate.gate.split("[", 1)[0])
+        # An absolute gate carries tok/s or tok/J; only ratios compare.
+        if axis is None or gate.value is None or gate.unit != "ratio":
+            continue
+        scenario = gate.gate.partition("[")[2].rstrip("]")
+        yield _change(f"{axis} ({scenario})" if scenario else axis, gate.value, gate.error)
+
+
+def _change(axis: str, ratio: float, error: float | None) -> str:
+    if error is None:
+        return f"showed {change(ratio)} {axis} with an unknown error"
+    if abs(ratio - 1) <= error:
+        return f"made no measurable difference to {axis} ({change(ratio)} ± {100 * error:.1f} %)"
+    return f"{'raised' if ratio > 1 else 'lowered'} {axis} {100 * abs(ratio - 1):.1f} % (± {100 * error:.1f} %)"
+
+
+def _repeat(record: ConfigRecord, records: Sequence[ConfigRecord]) -> str:
+    original = next((each for each in records if each.key == record.like), None)
+    if original is None:
+        return ""
+    first, again = _goodput(original), _goodput(record)
+    if not first or not again:
+        return ""
+    return f"repeated {original.label} with {change(again / first)} SLO goodput"
+
+
+def _goodput(record: ConfigRecord) -> float | None:
+    goodput = next(iter(record.scenarios.values()), None)
+    return None if goodput is None or goodput.invalid else goodput.goodput_tok_s
+
+
+def _level(record: ConfigRecord) -> str:
+    levels = []
+    for name, goodput in record.scenarios.items():
+        if goodput.goodput_tok_s is not None and goodput.rate_rps is not None and not goodput.invalid:
+            scenario = "" if name == DEFAULT_SCENARIO else f" ({name})"
+            levels.append(f"{number(goodput.goodput_tok_s)} tok/s at {number(goodput.rate_rps)} req/s{scenario}")
+    return f"reached an SLO goodput of {listing(levels)}" if levels else ""
+
+
+def _outcomes(gates: Sequence[GateResult]) -> Iterator[str]:
+    if failed := _named(gates, Verdict.FAIL):
+        yield f"failed the {failed}"
+    if inconclusive := _named(gates, Verdict.INCONCLUSIVE):
+        yield f"left the {inconclusive} inconclusive"
+    if invalid := _named(gates, Verdict.INVALID):
+        codes = {reason.code: None for gate in gates if gate.verdict is Verdict.INVALID for reason in gate.reasons}
+        why = f" ({', '.join(codes)})" if codes else ""
+        yield f"has no valid measurement for the {invalid}{why}"
+
+
+def _named(gates: Sequence[GateResult], verdict: Verdict) -> str:
+    names = [gate.gate for gate in gates if gate.verdict is verdict]
+    return f"{listing(names)} {'gate' if len(names) == 1 else 'gates'}" if names else ""

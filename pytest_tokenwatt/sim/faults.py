@@ -1,0 +1,74 @@
+"""What can be made to go wrong with the embedded engine, by ``--fault NAME`` or ``--fault NAME=VALUE``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+from pytest_tokenwatt.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """Everything off by default. Shares are of the requests, 0 to 1; seconds count from when the engine is ready.
+
+    ``slow_start`` delays readiness by seconds, ``never_ready`` for ever, ``exit`` ends the start-up with that code.
+    ``crash_after`` ends the process with code 1, ``stall`` stops all steps. ``stream_error`` puts an error object into
+    a stream, ``cut_stream`` closes it early, ``http_429`` and ``http_500`` refuse. ``wrong_model`` serves another
+    model id, ``canned`` answers everybody the same.
+    """
+
+    slow_start: float = 0.0
+    never_ready: bool = False
+    exit: int | None = None
+    crash_after: float | None = None
+    stall: float | None = None
+    stream_error: float = 0.0
+    cut_stream: float = 0.0
+    http_429: float = 0.0
+    http_500: float = 0.0
+    wrong_model: bool = False
+    canned: bool = False
+
+
+_FLAGS = {"never-ready", "wrong-model", "canned"}
+_SHARES = {"stream-error", "cut-stream", "http-429", "http-500"}
+_SECONDS = {"slow-start", "crash-after", "stall"}
+NAMES = tuple(field.name.replace("_", "-") for field in fields(Faults))
+
+
+def parse_faults(texts: Iterable[str]) -> Faults:
+    """Faults from the command line; a share without a value means every request. Raises ``UsageError``."""
+    values = dict(_parse(text) for text in texts)
+    return Faults(**values)  # type: ignore[arg-type]
+
+
+def _parse(text: str) -> tuple[str, bool | int | float]:
+    name, _, value = text.partition("=")
+    if name not in NAMES:
+        raise UsageError(f"unknown fault '{name}'", where="--fault", remedy=f"choose from {', '.join(NAMES)}")
+    try:
+        return name.replace("-", "_"), _value(name, value)
+    except ValueError:
+        raise UsageError(f"'{text}' has no usable value", where="--fault", remedy=_expected(name)) from None
+
+
+def _value(name: str, value: str) -> bool | int | float:
+    if name in _FLAGS:
+        if value:
+            raise ValueError(value)
+        return True
+    if name == "exit":
+        return int(value)
+    number = float(value) if value or name in _SECONDS else 1.0
+    if not 0 <= number <= (1 if name in _SHARES else float("inf")):
+        raise ValueError(value)
+    return number
+
+
+def _expected(name: str) -> str:
+    if name in _FLAGS:
+        return f"write {name} alone"
+    if name == "exit":
+        return "write exit=CODE"
+    return f"write {name}=SHARE with a share from 0 to 1" if name in _SHARES else f"write {name}=SECONDS"

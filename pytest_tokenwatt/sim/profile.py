@@ -1,0 +1,170 @@
+"""What the embedded engine pretends to be: a model on a machine, as physical constants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Bytes that a step reads of the weights: the dense part always, of the routed experts those that were picked.
+
+    ``expert_bytes`` is one routed expert in all layers; ``experts`` 0 means a dense model.
+    """
+
+    dense_bytes: float
+    expert_bytes: float = 0.0
+    experts: int = 0
+    experts_per_token: int = 0
+
+    @property
+    def stored_bytes(self) -> float:
+        """All weights together."""
+        return self.dense_bytes + self.experts * self.expert_bytes
+
+    def read_bytes(self, tokens: int) -> float:
+        """Bytes read by a step of ``tokens`` tokens: N(1 - (1 - k/N)^tokens) experts are hit when picks are uniform."""
+        if not self.experts:
+            return self.dense_bytes
+        missed = (1 - self.experts_per_token / self.experts) ** tokens
+        return self.dense_bytes + self.experts * (1 - missed) * self.expert_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KvFormat:
+    """One KV cache type: its size, and the share of the rated bandwidth that decode attention reaches with it."""
+
+    bytes_per_token: int
+    bandwidth_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the scheduler may use: sequences at once, tokens a step, and blocks of ``block_size`` tokens."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    blocks: int
+    block_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The accelerator and the host in front of it, as rates that real kernels reach rather than data-sheet peaks.
+
+    ``bandwidth`` is the rated one in B/s, of which the weight-bound GEMMs reach ``weight_share``. ``linear_flops`` and
+    ``attention_flops`` are FLOP/s of prefill. ``step_overhead_s`` is the host's part of each step (scheduling,
+    sampling, launches), ``sequence_overhead_s`` what every decoding sequence adds to it.
+    """
+
+    bandwidth: float
+    weight_share: float
+    linear_flops: float
+    attention_flops: float
+    step_overhead_s: float
+    sequence_overhead_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A model served on a machine with the limits that its engine was started with.
+
+    ``token_flops`` is the linear work of one token, ``pair_flops`` the attention work of one query-key pair.
+    ``kv_pool_bytes`` is what the KV cache may use. Lengths are tokens.
+    """
+
+    name: str
+    model: str
+    weights: Weights
+    kv_formats: Mapping[str, KvFormat]
+    machine: Machine
+    token_flops: float
+    pair_flops: float
+    kv_pool_bytes: int
+    max_model_len: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    block_size: int = 16
+
+    def limits(self, kv_dtype: str) -> Limits:
+        """What the scheduler may use with one KV cache type."""
+        blocks = self.kv_pool_bytes // (self.kv_formats[kv_dtype].bytes_per_token * self.block_size)
+        return Limits(self.max_num_seqs, self.max_num_batched_tokens, blocks, self.block_size)
+
+    def limited(self, *, max_model_len: int | None = None, max_num_seqs: int | None = None) -> Profile:
+        """The same profile with other engine limits (``None`` keeps one)."""
+        return replace(
+            self,
+            max_model_len=self.max_model_len if max_model_len is None else max_model_len,
+            max_num_seqs=self.max_num_seqs if max_num_seqs is None else max_num_seqs,
+        )
+
+
+_GIB = 2**30
+_QWEN3_30B_A3B_FP8 = Profile(
+    name="h100-qwen3-30b-a3b-fp8",
+    model="Qwen/Qwen3-30B-A3B-FP8",
+    # 48 layers, hidden 2048, 32 query and 4 KV heads of 128, 128 experts of width 768 of which 8 are picked; FP8 with a
+    # BF16 scale per 128 x 128 block, router, norms and the output head in BF16, embedding rows not counted.
+    weights=Weights(
+        dense_bytes=48 * (2048 * (4096 + 2 * 512 + 4096) + 2 * 2048 * 128) + 2 * 2048 * 151_936,
+        expert_bytes=48 * 3 * 2048 * 768 * (1 + 2 / 128**2),
+        experts=128,
+        experts_per_token=8,
+    ),
+    kv_formats=MappingProxyType(
+        {
+            "auto": KvFormat(98_304, 0.88),
+            "fp8": KvFormat(49_152, 0.53),
+            "int4": KvFormat(24_576, 0.35),
+        }
+    ),
+    machine=Machine(
+        bandwidth=3.35e12,
+        weight_share=0.78,
+        linear_flops=4.8e14,
+        attention_flops=5.5e14,
+        step_overhead_s=2.0e-3,
+        sequence_overhead_s=6e-6,
+    ),
+    token_flops=2 * 3.35e9,
+    pair_flops=48 * 4 * 4096,
+    # vLLM takes 0.92 of 79.2 GiB; 29.0 GiB hold the weights, 1.9 GiB activations of 8,192 tokens and CUDA graphs.
+    kv_pool_bytes=42 * _GIB,
+    # Enough for the longest profile of the default spec; an uncapped chat-mix-v1 then has outputs up to 8,192 tokens.
+    max_model_len=8192,
+    max_num_seqs=1024,
+    max_num_batched_tokens=8192,
+)
+_QUICKSTART = Profile(
+    name="quickstart",
+    model="tokenwatt/embedded-tiny",
+    # A made-up accelerator, slow enough that two CPU cores can serve it and its load in real time. Reading the KV cache
+    # dominates its steps, so that a smaller one shows.
+    weights=Weights(dense_bytes=100e6),
+    kv_formats=MappingProxyType(
+        {
+            "auto": KvFormat(65_536, 1.0),
+            "fp8": KvFormat(32_768, 0.9),
+            "int4": KvFormat(16_384, 0.8),
+        }
+    ),
+    machine=Machine(
+        bandwidth=20e9,
+        weight_share=1.0,
+        linear_flops=12e12,
+        attention_flops=12e12,
+        step_overhead_s=2e-3,
+        sequence_overhead_s=0.0,
+    ),
+    token_flops=1e8,
+    pair_flops=4e4,
+    kv_pool_bytes=2 * _GIB,
+    max_model_len=4096,
+    max_num_seqs=64,
+    max_num_batched_tokens=1024,
+)
+PROFILES: Mapping[str, Profile] = MappingProxyType({p.name: p for p in (_QWEN3_30B_A3B_FP8, _QUICKSTART)})
+"""All profiles by name."""

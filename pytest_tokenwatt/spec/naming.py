@@ -1,0 +1,128 @@
+"""Names that refer to each other: duplicates, roles, ``like``, and what rules point at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, get_args
+
+from pytest_tokenwatt.records import DEFAULT_SCENARIO
+from pytest_tokenwatt.spec.builder import KeyPath
+from pytest_tokenwatt.spec.document import Role
+from pytest_tokenwatt.spec.findings import Findings, descend
+
+_REPEATED = ("engine", "model", "workload", "power", "precision")
+
+
+def check_names(data: Mapping[str, Any], findings: Findings) -> None:
+    """Report names that clash or lead nowhere; tolerates blocks of any shape, which are reported elsewhere."""
+    _check_unique(data, ("configs",), "key", findings)
+    _check_unique(data, ("scenarios",), "name", findings)
+    _check_unique(data, ("accuracy",), "name", findings)
+    _check_unique(data, ("drift", "perplexity"), "name", findings)
+    _check_roles(data, findings)
+    _check_repeats(data, findings)
+    for path in _gate_paths(data):
+        _check_unique(data, (*path, "rules"), "name", findings)
+        _check_rules(data, path, findings)
+
+
+def entries(data: Any, path: KeyPath) -> list[tuple[int, Mapping[str, Any]]]:
+    """The mappings of a list with their places; empty when there is no list."""
+    found = descend(data, path)
+    listed = found if isinstance(found, list) else []
+    return [(place, entry) for place, entry in enumerate(listed) if isinstance(entry, Mapping)]
+
+
+def keys_of(data: Mapping[str, Any]) -> list[str]:
+    """Keys of the configurations; without ``configs`` every role may become the key."""
+    if data.get("configs") is None:
+        return list(get_args(Role))
+    return [key for _, entry in entries(data, ("configs",)) if isinstance(key := entry.get("key"), str)]
+
+
+def _check_unique(data: Mapping[str, Any], path: KeyPath, key: str, findings: Findings) -> None:
+    seen: dict[str, KeyPath] = {}
+    for place, entry in entries(data, path):
+        name, here = entry.get(key) or _suite_name(entry), (*path, place, key)
+        if not isinstance(name, str):
+            continue
+        first = seen.setdefault(name, here)
+        if first != here:
+            findings.add(here, f"{name} is taken, see line {findings.line(first)}", "names must differ")
+
+
+def _suite_name(entry: Mapping[str, Any]) -> str | None:
+    """A suite without a name is called by its file."""
+    file = entry.get("suite")
+    return file.replace("\\", "/").rsplit("/", 1)[-1].split(".", 1)[0] if isinstance(file, str) else None
+
+
+def _check_roles(data: Mapping[str, Any], findings: Findings) -> None:
+    first: KeyPath | None = None
+    for place, entry in entries(data, ("configs",)):
+        role = entry.get("role") or entry.get("key")
+        if role != "baseline" or (entry.get("role") is None and entry.get("like") is not None):
+            continue
+        here = ("configs", place, "role")
+        if first is not None:
+            what = f"a second baseline, the first is in line {findings.line(first)}"
+            findings.add(here, what, "give one of them the role tuned or other")
+        first = first or here
+
+
+def _check_repeats(data: Mapping[str, Any], findings: Findings) -> None:
+    keys = keys_of(data)
+    for place, entry in entries(data, ("configs",)):
+        like, here = entry.get("like"), ("configs", place, "like")
+        if like is None:
+            continue
+        if like not in keys:
+            findings.add(here, "names no configuration", _nearest(like, keys))
+        elif repeated_entry(data, entry) is None:
+            findings.add(here, "leads back to itself", "name a configuration that is no repeat")
+        for block in _REPEATED:
+            if entry.get(block) is not None:
+                what = f"has no place beside like, which repeats {like} exactly"
+                findings.add(("configs", place, block), what, "remove one of the two")
+
+
+def repeated_entry(data: Mapping[str, Any], entry: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]] | None:
+    """The configuration that ``like`` leads to, with its place; ``None`` when it leads nowhere or in a circle."""
+    by_key = {str(known.get("key")): (place, known) for place, known in entries(data, ("configs",))}
+    seen: set[str] = set()
+    found = None
+    like = entry.get("like")
+    while isinstance(like, str):
+        if like in seen or like not in by_key or like == entry.get("key"):
+            return None
+        seen.add(like)
+        found = by_key[like]
+        like = found[1].get("like")
+    return found
+
+
+def _gate_paths(data: Mapping[str, Any]) -> Iterator[KeyPath]:
+    yield ("gates",)
+    for place, entry in entries(data, ("configs",)):
+        if isinstance(entry.get("gates"), Mapping):
+            yield ("configs", place, "gates")
+
+
+def _check_rules(data: Mapping[str, Any], path: KeyPath, findings: Findings) -> None:
+    keys = keys_of(data)
+    scenarios = [entry.get("name") for _, entry in entries(data, ("scenarios",))] or [DEFAULT_SCENARIO]
+    for place, rule in entries(data, (*path, "rules")):
+        wanted = rule.get("configs")
+        for index, key in enumerate(wanted if isinstance(wanted, list) else []):
+            if isinstance(key, str) and key not in keys:
+                findings.add((*path, "rules", place, "configs", index), "names no configuration", _nearest(key, keys))
+        scenario = rule.get("scenario")
+        if isinstance(scenario, str) and scenario not in scenarios:
+            names = [name for name in scenarios if isinstance(name, str)]
+            findings.add((*path, "rules", place, "scenario"), "names no scenario", _nearest(scenario, names))
+
+
+def _nearest(name: object, known: list[str]) -> str:
+    near = get_close_matches(str(name), known, 1)
+    return f"did you mean {near[0]}?" if near else f"known: {', '.join(dict.fromkeys(known))}"

@@ -1,0 +1,11 @@
+"""What all tests share: pytester for the plugin's tests, and one hypothesis profile."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["pytester"]
+
+# Machines that run tests beside an engine are busy: a slow example is no defect.
+settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")

@@ -1,0 +1,177 @@
+"""A lab that measures nothing and reads its verdicts from the spec, for the tests of what pytest makes of them.
+
+``x-verdicts`` maps ``config::gate`` to a verdict (default pass), ``x-problems`` lists what preflight finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+import pytest_tokenwatt.plugin
+import pytest_tokenwatt.plugin.active
+from pytest_tokenwatt.errors import Problem
+from pytest_tokenwatt.gates.catalog import list_gates
+from pytest_tokenwatt.lab import Finished, LabEvents, LabOptions
+from pytest_tokenwatt.records import DEFAULT_SCENARIO, GateResult, GateSpec, Reason, Verdict
+from pytest_tokenwatt.spec.model import Spec
+
+SPEC = """\
+name: lab
+title: A scripted lab
+engine:
+  command: [nothing, --port, "{port}"]
+  model: toy
+slo:
+  ttft_p99_ms: 100
+configs:
+  - {key: baseline, role: baseline}
+  - {key: tuned, role: tuned}
+gates:
+  rules:
+    - {name: fast, metric: ttft_p50_ms, max: 10}
+"""
+ALL = [
+    "lab.yaml::baseline::contract",
+    "lab.yaml::baseline::slo",
+    "lab.yaml::baseline::rule[fast]",
+    "lab.yaml::tuned::contract",
+    "lab.yaml::tuned::slo",
+    "lab.yaml::tuned::goodput",
+    "lab.yaml::tuned::rule[fast]",
+]
+
+
+class ScriptedLab:
+    """Implements what the plugin asks of a lab; ``calls`` collects the calls of all labs of a test in order."""
+
+    calls: ClassVar[list[str]] = []
+    options: ClassVar[list[LabOptions]] = []
+
+    def __init__(self, spec: Spec, options: LabOptions, events: LabEvents) -> None:
+        self.spec = spec
+        self.gates = list_gates(spec)
+        self.run_dir = Path("runs") / spec.name
+        self.options.append(options)
+        self._events = events
+        self._results: dict[str, GateResult] = {}
+
+    def preflight(self, selected: Sequence[GateSpec]) -> list[Problem]:
+        return [Problem(**{"path": "lab.yaml", "line": None, "key": None, **each}) for each in self._script("problems", [])]
+
+    def plan_text(self, selected: Sequence[GateSpec], width: int, color: bool) -> str:
+        return f"PLAN of {len(selected)} gates\n"
+
+    def select(self, selected: Sequence[GateSpec], live_configs: Sequence[str]) -> None:
+        self._note("select", str(len(selected)), *live_configs)
+
+    def judge(self, gate: GateSpec) -> GateResult:
+        identity = f"{gate.config}::{gate.gate}"
+        if identity not in self._results:
+            self._note("measure", identity)
+            self._events.line(f"measuring {identity}")
+            self._results[identity] = self._scripted(gate, identity)
+        return self._results[identity]
+
+    def goodput(self, config: str, scenario: str = DEFAULT_SCENARIO) -> str:
+        self._note("goodput", config)
+        return f"goodput of {config}"
+
+    def engine(self, config: str) -> str:
+        self._note("engine", config)
+        return f"engine of {config}"
+
+    def record_gate(
+        self, config: str, name: str, value: float | None, op: str, limit: float, unit: str | None
+    ) -> GateResult:
+        verdict = Verdict.PASS if value is not None and value >= limit else Verdict.FAIL
+        return _result(config, name, verdict, text=f"{value} {unit or ''}".strip(), rule=f"{op} {limit}")
+
+    def leave(self, config: str | None) -> None:
+        self._note("leave", str(config))
+
+    def interrupted(self) -> None:
+        self._note("interrupted")
+
+    def finish(self) -> Finished:
+        self._note("finish")
+        results = tuple(self._results.values())
+        return Finished(lambda width, color: f"TABLE of {len(results)} gates\n", Path("report.json"), results, 0)
+
+    def close(self) -> None:
+        self._note("close")
+
+    def _scripted(self, gate: GateSpec, identity: str) -> GateResult:
+        script = self._script("verdicts", {}).get(identity, "pass")
+        if script == "interrupt":
+            raise KeyboardInterrupt
+        verdict = Verdict(script)
+        reasons = () if verdict in {Verdict.PASS, Verdict.INFO} else (Reason("scripted", "the script says so"),)
+        return _result(
+            gate.config,
+            gate.gate,
+            verdict,
+            text="12.4 req/s",
+            rule="<= 100 ms",
+            reasons=reasons,
+            on_inconclusive=gate.on_inconclusive,
+            line=gate.line,
+        )
+
+    def _script(self, name: str, default: Any) -> Any:
+        return self.spec.raw.get(f"x-{name}", default)
+
+    def _note(self, *words: str) -> None:
+        self.calls.append(" ".join(words))
+
+
+def _result(config: str, gate: str, verdict: Verdict, *, text: str, rule: str, **more: Any) -> GateResult:
+    known: dict[str, Any] = {"mode": "enforce", "reasons": (), **more}
+    return GateResult(
+        id=f"lab.yaml::{config}::{gate}",
+        config=config,
+        gate=gate,
+        value=12.4,
+        unit="req/s",
+        limit=100.0,
+        error=None,
+        verdict=verdict,
+        text=text,
+        rule=rule,
+        **known,
+    )
+
+
+class Project:
+    """A directory with a spec, run by an inner pytest whose lab is scripted."""
+
+    def __init__(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.pytester = pytester
+        self.calls = ScriptedLab.calls
+        self.options = ScriptedLab.options
+        self.calls.clear()
+        self.options.clear()
+        monkeypatch.setattr("pytest_tokenwatt.plugin.bench.Lab", ScriptedLab)
+        monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+        monkeypatch.delenv("CI", raising=False)
+        monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        self.spec()
+
+    def spec(self, name: str = "lab.yaml", extra: str = "", text: str = SPEC) -> Path:
+        """Write a spec."""
+        path = self.pytester.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + extra, encoding="utf-8")
+        return path
+
+    def run(self, *args: str) -> pytest.RunResult:
+        """Run the inner pytest with our plugin and no other one, installed or not."""
+        return self.pytester.runpytest_inprocess(*args, plugins=[pytest_tokenwatt.plugin])
+
+    def collected(self, *args: str) -> list[str]:
+        """The node ids that the inner pytest selects, in order."""
+        result = self.run("--collect-only", "-q", *args)
+        return [line for line in result.outlines if "::" in line]
