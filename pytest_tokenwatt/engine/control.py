@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from pytest_tokenwatt.engine.access import Access
 from pytest_tokenwatt.engine.http import Http, HttpError
+from pytest_tokenwatt.errors import EngineError
 from pytest_tokenwatt.records import Reply
 
 T = TypeVar("T")
@@ -22,16 +23,21 @@ _JOIN_S = 10.0
 
 
 class PrivateLoop:
-    """An event loop in a daemon thread; started with the first use, ended by ``close``."""
+    """An event loop in a daemon thread; started with the first use, ended for good by ``close``."""
 
     def __init__(self) -> None:
+        self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Schedule a coroutine; its outcome arrives in the future."""
-        return asyncio.run_coroutine_threadsafe(work, self._running())
+        """Schedule a coroutine; its outcome arrives in the future. Raises ``EngineError`` after ``close``."""
+        loop = self._running()
+        if loop is None:
+            work.close()
+            raise EngineError("engine_stopped", "the engine is stopped", remedy="use its client before the stop")
+        return asyncio.run_coroutine_threadsafe(work, loop)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end from synchronous code. Raises ``RuntimeError`` on the loop's own thread."""
@@ -49,15 +55,15 @@ class PrivateLoop:
         """Cancel what runs and end the thread; safe to call twice."""
         with self._lock:
             loop, thread = self._loop, self._thread
-            self._loop = self._thread = None
+            self._loop, self._thread, self._closed = None, None, True
         if loop is None or thread is None:
             return
         loop.call_soon_threadsafe(loop.stop)
         thread.join(_JOIN_S)
 
-    def _running(self) -> asyncio.AbstractEventLoop:
+    def _running(self) -> asyncio.AbstractEventLoop | None:
         with self._lock:
-            if self._loop is None:
+            if self._loop is None and not self._closed:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
                     target=_serve, args=(self._loop,), name="tokenwatt-control", daemon=True
@@ -107,7 +113,10 @@ class ControlClient:
 
     def close(self) -> None:
         """Close the connections and end the loop; safe to call twice."""
-        self._loop.call(self.http.close())
+        try:
+            self._loop.call(self.http.close())
+        except EngineError:  # closed before
+            return
         self._loop.close()
 
     def _on_our_loop(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:

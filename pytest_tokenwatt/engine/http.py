@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
@@ -94,6 +95,10 @@ class Http:
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise self._failure("POST", url, error, timeout_s) from None
 
+    def said(self, answer: Answer) -> str:
+        """What an error answer says, on one line and without secrets."""
+        return self._scrub(server_message(answer))
+
     async def close(self) -> None:
         """Close all connections."""
         if self._session is not None:
@@ -130,7 +135,7 @@ class Http:
         )
 
     def _refusal(self, method: str, url: str, answer: Answer) -> HttpError:
-        said = self._scrub(server_message(answer))
+        said = self.said(answer)
         remedy = _REMEDIES.get(answer.status)
         if 300 <= answer.status < 400:
             remedy = "set engine.endpoint to where it redirects to; redirects are not followed with credentials"
@@ -196,7 +201,8 @@ def _cause(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(
         error, aiohttp.ClientConnectorCertificateError
     ):
-        return error.os_error.strerror or str(error.os_error) or "cannot connect"
+        known = error.os_error.errno is not None and error.os_error.errno > 0
+        return os.strerror(error.os_error.errno) if known else error.os_error.strerror or "cannot connect"
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "the server closed the connection without an answer"
     return " ".join(str(error).split()) or type(error).__name__

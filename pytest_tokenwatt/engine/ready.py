@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_tokenwatt.engine.control import ControlClient, PrivateLoop
-from pytest_tokenwatt.engine.http import Answer, HttpError, server_message
+from pytest_tokenwatt.engine.http import Answer, HttpError
 from pytest_tokenwatt.engine.logtail import LogTail
 from pytest_tokenwatt.errors import EngineError
 
@@ -69,13 +69,13 @@ async def _ask(client: ControlClient) -> list[Any] | _NotYet:
         if answer.status in (401, 403):
             raise EngineError(
                 "engine_refused",
-                f"{models_url} answered {answer.status}: {server_message(answer)}",
+                f"{models_url} answered {answer.status}: {client.http.said(answer)}",
                 remedy="name the variable with the engine's key in engine.api_key_env",
             )
         told = answer.json()
         listed = told.get("data") if isinstance(told, dict) else None
         if answer.status != 200 or not isinstance(listed, list):
-            return _NotYet(answer.status >= 500, f"{models_url} answered {answer.status}: {server_message(answer)}")
+            return _NotYet(answer.status >= 500, f"{models_url} answered {answer.status}: {client.http.said(answer)}")
         health = await client.http.get(f"{client.access.root}/health", _ASK_TIMEOUT_S)
     except HttpError as error:
         return _NotYet(False, error.what)

@@ -19,6 +19,7 @@ from pytest_tokenwatt.engine.metrics import ServerMetrics
 from pytest_tokenwatt.engine.probing import Probing
 from pytest_tokenwatt.engine.scraping import read_all
 from pytest_tokenwatt.engine.vocabulary import Vocabulary
+from pytest_tokenwatt.errors import EngineError
 from pytest_tokenwatt.records import Client, Contract, ServedIdentity, Target
 from pytest_tokenwatt.spec.model import Configuration, Workload
 
@@ -130,7 +131,10 @@ class RunningEngine:
 
     def read_metrics(self) -> ServerMetrics:
         """The engine's metrics now, within seconds; empty, with ``problem`` set, when they cannot be had."""
-        return self.call(read_all(self._parts.client, self._parts.metrics_urls))
+        try:
+            return self.call(read_all(self._parts.client, self._parts.metrics_urls))
+        except EngineError as error:
+            return ServerMetrics(problem=str(error))
 
     def death(self) -> str | None:
         """``None`` while the engine lives; else one line with how it ended and its last words."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from pytest_tokenwatt.engine.control import ControlClient
-from pytest_tokenwatt.engine.http import HttpError, server_message
+from pytest_tokenwatt.engine.http import HttpError
 from pytest_tokenwatt.engine.metrics import ServerMetrics, merge
 
 SCRAPE_TIMEOUT_S = 5.0
@@ -22,5 +22,5 @@ async def _read(client: ControlClient, url: str) -> ServerMetrics:
     except HttpError as error:
         return ServerMetrics(problem=error.what)
     if answer.status != 200:
-        return ServerMetrics(problem=f"GET {url} answered {answer.status}: {server_message(answer)}")
+        return ServerMetrics(problem=f"GET {url} answered {answer.status}: {client.http.said(answer)}")
     return ServerMetrics.parse(answer.text)

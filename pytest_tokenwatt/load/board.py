@@ -45,19 +45,19 @@ class TickBoard:
 
     def __init__(self, workers: int) -> None:
         self._ticks: list[list[Tick]] = [[] for _ in range(workers)]
+        self._fresh: set[int] = set()
         self.in_flight: list[InFlight] = []
 
-    def add(self, worker: int, tick: Tick) -> bool:
-        """Take a tick; whether it completes a round of all workers (then ``in_flight`` has grown)."""
+    def add(self, worker: int, tick: Tick) -> None:
+        """Take a tick; ``in_flight`` grows when all workers have ticked since its last reading."""
         self._ticks[worker].append(tick)
-        rounds = min(len(ticks) for ticks in self._ticks)
-        if rounds <= len(self.in_flight):
-            return False
-        now = [ticks[rounds - 1] for ticks in self._ticks]
-        self.in_flight.append(
-            InFlight(max(tick.at_s for tick in now), sum(t.running for t in now), sum(t.waiting for t in now))
-        )
-        return True
+        self._fresh.add(worker)
+        if len(self._fresh) == len(self._ticks):
+            self._fresh.clear()
+            now = [ticks[-1] for ticks in self._ticks]
+            self.in_flight.append(
+                InFlight(max(tick.at_s for tick in now), sum(t.running for t in now), sum(t.waiting for t in now))
+            )
 
     @property
     def known_s(self) -> float:

@@ -61,6 +61,7 @@ class Crew:
         run_log.parent.mkdir(parents=True, exist_ok=True)
         try:
             with run_log.open("ab") as log:
+                self._log_start = log.tell()
                 for number in range(workers):
                     self._add(_start(number, log))
             self.send_all(frame(Kind.CONFIG, pack_target(target)))
@@ -77,6 +78,8 @@ class Crew:
         member = self._members[number]
         try:
             member.link.sendall(message)
+        except TimeoutError as error:
+            raise self._failure("load_worker_hung", f"{member.name} does not read its orders") from error
         except OSError as error:
             raise self._dead(member) from error
 
@@ -149,7 +152,7 @@ class Crew:
             code: int | None = member.process.wait(2)
         except subprocess.TimeoutExpired:
             code = None
-        said = _last_line(self._log)
+        said = _last_line(self._log, self._log_start)
         return self._failure("load_worker_died", f"{member.name} ended with exit code {code}{said}")
 
     def _failure(self, reason: str, what: str) -> LoadError:
@@ -173,12 +176,13 @@ def _start(number: int, log: BinaryIO) -> Member:
         except BaseException:
             ours.close()
             raise
+    ours.settimeout(SILENCE_S)
     return Member(number, process, ours)
 
 
-def _last_line(log: Path) -> str:
+def _last_line(log: Path, start: int) -> str:
     try:
-        lines = log.read_bytes()[-LOG_TAIL_BYTES:].decode("utf-8", "replace").split("\n")
+        lines = log.read_bytes()[start:][-LOG_TAIL_BYTES:].decode("utf-8", "replace").split("\n")
     except OSError:
         return ""
     said = [line.strip() for line in lines if line.strip()]

@@ -18,6 +18,9 @@ from pytest_tokenwatt.records import ErrorClass
 IDLE_LIMIT_S = 4.0
 """Idle connections older than this are not reused: usual servers close theirs after five seconds."""
 
+REFUSED_PAUSE_S = 0.25
+"""After a failed connect none is opened in advance for so long; those that requests need are still tried."""
+
 EXHAUSTED = frozenset({errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE})
 
 
@@ -47,6 +50,7 @@ class Pool:
         self._opening: set[asyncio.Task[None]] = set()
         self._waiting: deque[Exchange] = deque()
         self._busy: dict[Exchange, Connection] = {}
+        self._refused_until_s = 0.0
 
     def send(self, exchange: Exchange) -> None:
         """Send now if a connection is idle, else as soon as one is open."""
@@ -61,6 +65,8 @@ class Pool:
     def expect(self, sends: int) -> None:
         """Have a connection ready for each of the next ``sends`` exchanges, so that none waits for a handshake."""
         self._drop_stale()
+        if monotonic() < self._refused_until_s:
+            return
         for _ in range(sends + len(self._waiting) - len(self._idle) - len(self._opening)):
             self._open()
 
@@ -172,6 +178,7 @@ class Pool:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def _refused(self, error: OSError) -> None:
+        self._refused_until_s = monotonic() + REFUSED_PAUSE_S
         if not self._waiting or len(self._opening) >= len(self._waiting):
             return
         exchange = self._waiting.popleft()

@@ -51,12 +51,15 @@ def judge_run(
     begun = [number for number, span in enumerate(run.spans) if span.start_s < run.ended_s]
     judged = [scene.judge(number) for number in begun]
     explained = any(window.result.misses for window in judged) and run.stop not in _CUT
-    return tuple(window if window.result.passes or explained else _cut(window, run.stop) for window in judged)
+    return tuple(window if explained else _undecided(window, run.stop) for window in judged)
 
 
-def _cut(window: JudgedWindow, stop: str) -> JudgedWindow:
-    invalid = (*window.result.invalid, stop_reason(stop))
-    return replace(window, result=replace(window.result, invalid=invalid))
+def _undecided(window: JudgedWindow, stop: str) -> JudgedWindow:
+    """The window, invalid unless it passes or is invalid for a better reason."""
+    result = window.result
+    if result.passes or (result.invalid and stop not in _CUT):
+        return window
+    return replace(window, result=replace(result, invalid=(*result.invalid, stop_reason(stop))))
 
 
 def stop_reason(stop: str) -> Reason:

@@ -26,8 +26,8 @@ from pytest_tokenwatt.spec.model import Spec
 class Bench:
     """One active spec: what was asked of it, its lab, and whether anything of it ran.
 
-    ``nodeid`` is the id of its file node; ``place`` the path that messages show; ``keys`` the selected
-    configurations in the order of their phases; ``gates`` theirs in the order of the items.
+    ``nodeid`` is the id of its file node; ``place`` the path that messages show; ``phases`` all configurations in
+    the order in which they are measured, ``keys`` the selected ones; ``gates`` theirs in the order of the items.
     """
 
     request: SpecRequest
@@ -35,6 +35,7 @@ class Bench:
     lab: Lab
     nodeid: str
     place: str
+    phases: tuple[str, ...]
     keys: tuple[str, ...]
     gates: tuple[GateSpec, ...]
     ran: bool = False
@@ -50,9 +51,10 @@ def open_benches(
         _check(specs, settings)
         specs = attach(specs, settings)
         specs = [_adapted(spec, settings) for spec in specs]
+        several = len(specs) > 1 and settings.out is not None
         nodeids = _nodeids([request.path for request in requests], config.rootpath)
         return tuple(
-            _open(config, request, spec, nodeid, replace(settings, out=_out(spec, settings, len(specs))), events)
+            _open(config, request, spec, nodeid, settings, events, part=spec.name if several else None)
             for request, spec, nodeid in zip(requests, specs, nodeids, strict=True)
         )
     except UsageError as error:
@@ -113,30 +115,30 @@ def _adapted(spec: Spec, settings: Settings) -> Spec:
 
 
 def _open(
-    config: pytest.Config, request: SpecRequest, spec: Spec, nodeid: str, settings: Settings, events: LabEvents
+    config: pytest.Config,
+    request: SpecRequest,
+    spec: Spec,
+    nodeid: str,
+    settings: Settings,
+    events: LabEvents,
+    part: str | None,
 ) -> Bench:
-    keys = tuple(each.key for each in by_phase(spec) if not settings.configs or each.key in settings.configs)
-    lab = Lab(spec, _options(config, settings, keys), events)
-    order = {key: rank for rank, key in enumerate(keys)}
-    gates = sorted((gate for gate in lab.gates if gate.config in order), key=lambda gate: order[gate.config])
-    return Bench(request, spec, lab, nodeid, shown(config, request.path), keys, tuple(gates))
-
-
-def _options(config: pytest.Config, settings: Settings, keys: tuple[str, ...]) -> LabOptions:
-    return LabOptions(
+    phases = tuple(each.key for each in by_phase(spec))
+    keys = tuple(key for key in phases if not settings.configs or key in settings.configs)
+    options = LabOptions(
+        rootdir=config.rootpath,
+        invocation=("pytest", *map(str, config.invocation_params.args)),
+        configs=keys,
         out=settings.out,
+        part=part,
         quick=settings.quick,
         max_minutes=settings.max_minutes,
         title=settings.title,
-        configs=keys,
-        invocation=("pytest", *map(str, config.invocation_params.args)),
         reports=settings.reports,
-        rootdir=config.rootpath,
     )
-
-
-def _out(spec: Spec, settings: Settings, specs: int) -> Path | None:
-    return settings.out / spec.name if settings.out is not None and specs > 1 else settings.out
+    lab = Lab(spec, options, events)
+    gates = sorted((gate for gate in lab.gates if gate.config in keys), key=lambda gate: keys.index(gate.config))
+    return Bench(request, spec, lab, nodeid, shown(config, request.path), phases, keys, tuple(gates))
 
 
 def _nodeids(paths: Sequence[Path], rootdir: Path) -> Iterator[str]:

@@ -12,7 +12,7 @@ import pytest
 from _pytest._code.code import ReprFileLocation, TerminalRepr
 from _pytest._io import TerminalWriter
 
-from pytest_tokenwatt.errors import GateFailed
+from pytest_tokenwatt.errors import GateFailed, TokenwattError
 from pytest_tokenwatt.plugin.bench import Bench
 from pytest_tokenwatt.records import GateSpec
 
@@ -75,8 +75,8 @@ class GateItem(pytest.Function):
         return self.path, (self.gate.line or 1) - 1, f"{self.gate.config} {self.gate.gate}"
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> str | TerminalRepr:  # type: ignore[override]
-        """One line for a verdict; anything else is a defect and keeps its traceback."""
-        if isinstance(excinfo.value, (GateFailed, pytest.xfail.Exception)):
+        """One line for a verdict and for what the user can mend; anything else is a defect and keeps its traceback."""
+        if isinstance(excinfo.value, (GateFailed, TokenwattError, pytest.xfail.Exception)):
             return GateRepr(ReprFileLocation(self.bench.place, self.gate.line or 1, str(excinfo.value)))
         return super().repr_failure(excinfo)
 

@@ -6,15 +6,14 @@ import pytest
 
 from pytest_tokenwatt.errors import Problem
 from pytest_tokenwatt.plugin.bench import Bench
-from pytest_tokenwatt.plugin.collect import GateItem
-from pytest_tokenwatt.plugin.fixtures import LIVE
+from pytest_tokenwatt.plugin.live import encoding
 from pytest_tokenwatt.plugin.options import plan_only
-from pytest_tokenwatt.plugin.usertests import handle_of
+from pytest_tokenwatt.plugin.ordering import selected
 from pytest_tokenwatt.records import GateSpec
 
 
 class Gatekeeper:
-    """Tells the labs what was selected; lets the run start only when their preflight finds no error."""
+    """Lets a run start only when the preflight of its labs finds no error; or shows the plan and starts nothing."""
 
     def __init__(self, config: pytest.Config, benches: tuple[Bench, ...]) -> None:
         self._config = config
@@ -30,8 +29,7 @@ class Gatekeeper:
             return None
         problems: list[Problem] = []
         for bench in self._benches:
-            gates, live = _selected(session.items, bench)
-            bench.lab.select(gates, live)
+            gates, _ = selected(session.items, bench)
             if plan_only(self._config):
                 self._show_plan(bench, gates)
             problems += bench.lab.preflight(gates)
@@ -41,7 +39,7 @@ class Gatekeeper:
     def _show_plan(self, bench: Bench, gates: list[GateSpec]) -> None:
         writer = self._config.get_terminal_writer()
         writer.line()
-        writer.write(bench.lab.plan_text(gates, writer.fullwidth, writer.hasmarkup))
+        writer.write(bench.lab.plan_text(gates, writer.fullwidth, writer.hasmarkup, encoding()))
 
     def _raise_errors(self, problems: list[Problem]) -> None:
         terminal = self._config.pluginmanager.getplugin("terminalreporter")
@@ -52,10 +50,3 @@ class Gatekeeper:
         if errors:
             raise pytest.UsageError(*errors)
 
-
-def _selected(items: list[pytest.Item], bench: Bench) -> tuple[list[GateSpec], list[str]]:
-    """The selected gates of a spec, and the configurations whose live engine a test wants."""
-    gates = [item.gate for item in items if isinstance(item, GateItem) and item.bench is bench]
-    wanting = [handle_of(item) for item in items if LIVE in getattr(item, "fixturenames", ())]
-    live = {handle.config.key for handle in wanting if handle is not None and handle.bench is bench}
-    return gates, [key for key in bench.keys if key in live]

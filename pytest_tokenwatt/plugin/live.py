@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
 from typing import Any
@@ -10,6 +11,11 @@ import pytest
 
 _MID_LINE = -2
 """What pytest-xdist, too, leaves in ``currentfspath``: something stands on this line that is no test's path."""
+
+
+def encoding() -> str:
+    """The encoding of the terminal."""
+    return getattr(sys.stdout, "encoding", None) or "utf-8"
 
 
 class Live:

@@ -10,6 +10,7 @@ from pytest_tokenwatt.plugin.bench import Bench
 from pytest_tokenwatt.plugin.collect import GateItem
 from pytest_tokenwatt.plugin.fixtures import LIVE
 from pytest_tokenwatt.plugin.usertests import handle_of
+from pytest_tokenwatt.records import GateSpec
 
 Place = tuple[int, int, int]
 _UNMEASURED: Place = (-1, -1, 0)
@@ -25,6 +26,8 @@ class Ordering:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, None, None]:
         """Group by spec and configuration; measurements before tests that want the engine they load."""
         yield
+        for bench in self._benches:
+            bench.lab.select(*selected(items, bench))
         items.sort(key=self._place)
 
     @pytest.hookimpl(wrapper=True)
@@ -36,17 +39,28 @@ class Ordering:
         place = self._place(item)
         if place is not _UNMEASURED and (nextitem is None or self._place(nextitem)[:2] != place[:2]):
             bench = self._benches[place[0]]
-            bench.lab.leave(bench.keys[place[1]])
+            bench.lab.leave(bench.phases[place[1]])
         return done
 
     def _place(self, item: pytest.Item) -> Place:
-        """Rank of spec, configuration, and kind of item; tests that do not measure come first, in their order."""
+        """Rank of spec, phase, and kind of item; tests that do not measure come first, in their order.
+
+        A gate stands in the phase that completes what it compares: an earlier one would have to wait for it.
+        """
         if isinstance(item, GateItem):
-            return (*self._rank(item.bench, item.gate.config), 0)
+            return (*self._rank(item.bench, item.bench.lab.last_phase_of(item.gate)), 0)
         handle = handle_of(item)
         if handle is None:
             return _UNMEASURED
         return (*self._rank(handle.bench, handle.config.key), 2 if LIVE in getattr(item, "fixturenames", ()) else 1)
 
     def _rank(self, bench: Bench, key: str) -> tuple[int, int]:
-        return next(n for n, each in enumerate(self._benches) if each is bench), bench.keys.index(key)
+        return next(n for n, each in enumerate(self._benches) if each is bench), bench.phases.index(key)
+
+
+def selected(items: list[pytest.Item], bench: Bench) -> tuple[list[GateSpec], list[str]]:
+    """The selected gates of a spec, and the configurations whose running engine a test wants."""
+    gates = [item.gate for item in items if isinstance(item, GateItem) and item.bench is bench]
+    wanting = [handle_of(item) for item in items if LIVE in getattr(item, "fixturenames", ())]
+    live = {handle.config.key for handle in wanting if handle is not None and handle.bench is bench}
+    return gates, [key for key in bench.phases if key in live]

@@ -9,6 +9,7 @@ import pytest
 from pytest_tokenwatt.errors import TokenwattError
 from pytest_tokenwatt.plugin.bench import Bench
 from pytest_tokenwatt.plugin.collect import GateItem
+from pytest_tokenwatt.plugin.live import encoding
 from pytest_tokenwatt.plugin.options import plan_only
 from pytest_tokenwatt.plugin.verdicts import FAILED, INCONCLUSIVE, INVALID, code_of, file_properties, settle
 
@@ -85,7 +86,7 @@ class Outcome:
         for bench in self._benches:
             if bench.finished is not None:
                 writer.line()
-                writer.write(bench.finished.table(writer.fullwidth, writer.hasmarkup))
+                writer.write(bench.finished.table(writer.fullwidth, writer.hasmarkup, encoding()))
         for complaint in self._complaints:
             terminalreporter.write_line(f"tokenwatt: {complaint}", red=True)
 

@@ -94,7 +94,7 @@ def _boolean(value: object) -> object:
 
 def _text(value: object) -> object:
     if not isinstance(value, str):
-        raise wrong(f"must be text, not {shown(value)}", "" if value is None else "put it in quotes")
+        raise wrong(f"must be text, not {shown(value)}", "put it in quotes" if isinstance(value, int | float) else "")
     if "\0" in value:
         raise wrong("must not hold a NUL character")
     return value

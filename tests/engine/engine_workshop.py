@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pytest_tokenwatt.engine.listener import answers
+from pytest_tokenwatt.engine.ports import claim_free_port
 from pytest_tokenwatt.engine.start import EnginePlace, RunningEngine, start_engine
 from pytest_tokenwatt.spec.load import load_spec
 from pytest_tokenwatt.spec.model import Configuration
@@ -69,6 +71,14 @@ class Workshop:
         limits = {"ready_timeout_s": 20, "stop_timeout_s": 4}
         spec.write_text(json.dumps({"engine": {**limits, **engine}, "model": weights or {}}), encoding="utf-8")
         return load_spec(spec, self.environ).configurations[0]
+
+    def free_port(self) -> int:
+        claim = claim_free_port()
+        claim.release()
+        return claim.port
+
+    def wait_for_port(self, port: int) -> None:
+        assert wait_for(lambda: answers("127.0.0.1", port))
 
     def place(self) -> EnginePlace:
         return EnginePlace(self.folder / "run", "run7", self.folder, self.environ, self.news.append)

@@ -76,7 +76,10 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         with LOCK:
             busy, BUSY[0] = BUSY[0] > 0, BUSY[0] - 1
-        if busy:
+        if self.path == "/exit":
+            say(body["last_words"])
+            os._exit(body["code"])
+        elif busy:
             self.reply(429, {"error": {"message": "too many requests"}}, {"Retry-After": "0"})
         elif "error500" in MANNERS:
             self.reply(500, {"error": {"message": "the engine has a bad day"}})

@@ -62,11 +62,14 @@ class ScriptedLab:
     def preflight(self, selected: Sequence[GateSpec]) -> list[Problem]:
         return [Problem(**{"path": "lab.yaml", "line": None, "key": None, **each}) for each in self._script("problems", [])]
 
-    def plan_text(self, selected: Sequence[GateSpec], width: int, color: bool) -> str:
+    def plan_text(self, selected: Sequence[GateSpec], width: int, color: bool, encoding: str = "utf-8") -> str:
         return f"PLAN of {len(selected)} gates\n"
 
     def select(self, selected: Sequence[GateSpec], live_configs: Sequence[str]) -> None:
         self._note("select", str(len(selected)), *live_configs)
+
+    def last_phase_of(self, gate: GateSpec) -> str:
+        return str(self._script("last-phase", {}).get(f"{gate.config}::{gate.gate}", gate.config))
 
     def judge(self, gate: GateSpec) -> GateResult:
         identity = f"{gate.config}::{gate.gate}"
@@ -96,10 +99,12 @@ class ScriptedLab:
     def interrupted(self) -> None:
         self._note("interrupted")
 
-    def finish(self) -> Finished:
+    def finish(self) -> Finished | None:
         self._note("finish")
         results = tuple(self._results.values())
-        return Finished(lambda width, color: f"TABLE of {len(results)} gates\n", Path("report.json"), results, 0)
+        if self._script("unwritable", False):
+            raise OSError(28, "No space left on device")
+        return Finished(results, {}, self.run_dir / "report.json", 0, "scripted", ()) if results else None
 
     def close(self) -> None:
         self._note("close")
@@ -169,7 +174,7 @@ class Project:
 
     def run(self, *args: str) -> pytest.RunResult:
         """Run the inner pytest with our plugin and no other one, installed or not."""
-        return self.pytester.runpytest_inprocess(*args, plugins=[pytest_tokenwatt.plugin])
+        return self.pytester.runpytest_inprocess(*args, plugins=[pytest_tokenwatt.plugin], no_reraise_ctrlc=True)
 
     def collected(self, *args: str) -> list[str]:
         """The node ids that the inner pytest selects, in order."""

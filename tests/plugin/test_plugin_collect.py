@@ -30,7 +30,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Proje
 
 def test_a_spec_is_collected_without_any_test_file(project: Project) -> None:
     assert project.collected("--tokenwatt-spec=lab.yaml") == ALL
-    assert project.calls == ["close"]
+    assert project.calls == ["select 7", "close"]
 
 
 def test_a_spec_as_argument_means_the_same(project: Project) -> None:

@@ -53,7 +53,7 @@ configs:
     assert (new.gates.goodput.min, new.gates.goodput.min_rps) == (0.95, 1)
     assert base.engine.args == ("--a",)
     assert base.gates.goodput.min_rps is None
-    assert (base.line, new.line) == (9, 10)
+    assert (base.line, new.line) == (10, 11)
 
 
 def test_roles_and_labels_that_are_not_said() -> None:
