@@ -92,4 +92,11 @@ class NotMeasured(TokenwattError):
 
 
 class GateFailed(AssertionError):
-    """A gate did not pass; the message is the one readable line of the verdict."""
+    """A gate did not pass; the message is the one readable line of the verdict.
+
+    ``verdict`` is ``fail``, ``inconclusive`` or ``invalid``.
+    """
+
+    def __init__(self, message: str, verdict: str = "fail") -> None:
+        self.verdict = verdict
+        super().__init__(message)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy  # noqa: F401 - pytester forgets what a run imported, and numpy cannot be loaded a second time
+import scipy.stats  # noqa: F401
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["pytester"]

@@ -22,6 +22,8 @@ _TOO_MANY_REQUESTS = 429
 _TRIES = 5
 _LONGEST_WAIT_S = 30.0
 _QUOTED = 300
+# uvicorn drops connections that were idle for 5 s; one that is reused at that moment fails.
+_KEEP_ALIVE_S = 2.0
 
 
 class HttpError(EngineError):
@@ -122,7 +124,10 @@ class Http:
     ) -> aiohttp.client._RequestContextManager:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                cookie_jar=aiohttp.DummyCookieJar(), trust_env=False, headers={"User-Agent": "pytest-tokenwatt"}
+                connector=aiohttp.TCPConnector(keepalive_timeout=_KEEP_ALIVE_S),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=False,
+                headers={"User-Agent": "pytest-tokenwatt"},
             )
         return self._session.request(
             method,
@@ -201,8 +206,9 @@ def _cause(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(
         error, aiohttp.ClientConnectorCertificateError
     ):
-        known = error.os_error.errno is not None and error.os_error.errno > 0
-        return os.strerror(error.os_error.errno) if known else error.os_error.strerror or "cannot connect"
+        # Resolver errors have negative numbers and a text of their own; the loop's text for the others says less.
+        number = error.os_error.errno or 0
+        return os.strerror(number) if number > 0 else error.os_error.strerror or "cannot connect"
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "the server closed the connection without an answer"
     return " ".join(str(error).split()) or type(error).__name__

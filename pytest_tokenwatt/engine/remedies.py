@@ -28,7 +28,11 @@ _KNOWN: tuple[tuple[tuple[str, ...], str], ...] = (
         "see with nvidia-smi what else holds memory, or lower --gpu-memory-utilization, --max-model-len or the batch",
     ),
     (
-        ("max(imum)? (seq|model) len.{0,80}larger than", "KV cache (is )?needed.{0,80}larger than"),
+        (
+            "max(imum)? (seq|model) len.{0,80}larger than",
+            "KV cache (is )?needed.{0,80}larger than",
+            "max_model_len .{0,40}is greater than the derived",
+        ),
         "lower --max-model-len, or give the KV cache more memory",
     ),
     (
@@ -91,8 +95,13 @@ _KNOWN: tuple[tuple[tuple[str, ...], str], ...] = (
     (("command not found", "No such file or directory"), "check the path of the program and of its files"),
 )
 _PATTERNS = tuple((re.compile("|".join(patterns)), remedy) for patterns, remedy in _KNOWN)
-_EXCEPTION = re.compile(r"\b\w*(Error|Exception|error): \S")
-_NO_CAUSE = re.compile(r"\b(DEBUG|INFO|WARNING|UserWarning|FutureWarning|DeprecationWarning)\b|[Rr]oot cause above")
+_EXCEPTION = re.compile(r"\b\w*(Error|Exception|error): \S|^Value error, ")
+# Where a line of vLLM comes from: (Worker pid=64) ERROR 11-30 14:38:37 [multiproc_executor.py:953]
+_ORIGIN = re.compile(r"^\(\w+ pid=\d+\)\s+(?:ERROR [\d-]+ [\d:]+ \[[^]]*\]\s*)?")
+# Levels below an error, lines of a traceback's code, and exceptions that only point at another one.
+_NO_CAUSE = re.compile(
+    r"\b(DEBUG|INFO|WARNING|UserWarning|FutureWarning|DeprecationWarning)\b|^raise \w|^File \"|[Rr]oot cause above"
+)
 _CODES = {
     126: "the program is not executable",
     127: "the shell did not find the command",
@@ -107,7 +116,8 @@ _SIGNALS = {
 
 def find_cause(lines: Sequence[str]) -> Cause | None:
     """The cause in a log's lines: the first line of a known kind in the order of the table, else the last exception."""
-    telling = [line for line in lines if not _NO_CAUSE.search(line)]
+    plain = (_ORIGIN.sub("", line).strip() for line in lines)
+    telling = [line for line in plain if not _NO_CAUSE.search(line)]
     for pattern, remedy in _PATTERNS:
         for line in telling:
             if pattern.search(line):

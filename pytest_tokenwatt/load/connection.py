@@ -230,8 +230,7 @@ class Connection(asyncio.Protocol):
 
     def _ended_by_loss(self, exchange: Exchange, at_s: float, why: str) -> None:
         self._stamp_s = at_s
-        if exchange.reused and not exchange.retried and not exchange.bytes_received:
-            exchange.retried = True
+        if exchange.reused and not exchange.bytes_received:
             self.exchange = None
             self._owner.resend(exchange)
             return

@@ -56,6 +56,7 @@ class Crew:
 
     def __init__(self, target: Target, workers: int, run_log: Path) -> None:
         self._log = run_log
+        self._log_start = 0
         self._members: list[Member] = []
         self._selector = selectors.DefaultSelector()
         run_log.parent.mkdir(parents=True, exist_ok=True)

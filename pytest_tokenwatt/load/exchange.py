@@ -33,7 +33,6 @@ class Exchange:
         self.error_message: str | None = None
         self.bytes_received = 0
         self.reused = False
-        self.retried = False
         self.dropped = False
 
     @property

@@ -54,7 +54,6 @@ class LoadGenerator:
         self._alive = alive
         self._run_log = run_log
         self._crew: Crew | None = None
-        self._runs = 0
 
     def __enter__(self) -> Self:
         return self
@@ -79,8 +78,7 @@ class LoadGenerator:
         try:
             if self._crew is None:
                 self._crew = Crew(self._target, self._workers, self._run_log)
-            self._runs += 1
-            return _Run(self._crew, self._runs, plan, watch, self._alive).carry_out()
+            return _Run(self._crew, plan, watch, self._alive).carry_out()
         except BaseException:
             self.close()
             raise
@@ -89,11 +87,8 @@ class LoadGenerator:
 class _Run:
     """One run of a plan."""
 
-    def __init__(
-        self, crew: Crew, number: int, plan: LoadPlan, watch: LoadWatch, alive: Callable[[], str | None]
-    ) -> None:
+    def __init__(self, crew: Crew, plan: LoadPlan, watch: LoadWatch, alive: Callable[[], str | None]) -> None:
         self._crew = crew
-        self._number = number
         self._plan = plan
         self._watch = watch
         self._alive = alive
@@ -108,7 +103,7 @@ class _Run:
         anchor = ClockAnchor(time.monotonic(), time.time())
         self._hand_out()
         self._start_s = time.monotonic() + START_LEAD_S
-        self._crew.send_all(frame(Kind.START, pack_instant(self._number, self._start_s)))
+        self._crew.send_all(frame(Kind.START, pack_instant(self._start_s)))
         level = self._warm_up()
         spans: tuple[WindowSpan, ...] = ()
         if isinstance(level, Decision):
@@ -134,7 +129,6 @@ class _Run:
         count = len(self._crew)
         for worker in range(count):
             share = Share(
-                run=self._number,
                 worker=worker,
                 workers=count,
                 warmup=split(self._plan.warmup, count, worker),
@@ -149,21 +143,21 @@ class _Run:
         """Wait until the load is level (true) or the warm-up is over (false); a ``Decision`` when the engine died."""
         asked_s = self._start_s + self._plan.warmup_s
         last_s = self._start_s + self._plan.warmup_max_s
-        while (now_s := time.monotonic()) < last_s:
-            self._hear(min(POLL_S, last_s - now_s))
+        while True:
+            self._hear(min(POLL_S, last_s - time.monotonic()))
             if (death := self._death()) is not None:
                 return death
             now_s = time.monotonic()
-            if now_s >= asked_s:
+            if now_s >= min(asked_s, last_s):
                 asked_s = now_s + LEVEL_S
-                if self._watch.level(now_s, self._ticks.in_flight):
-                    return True
-        return False
+                level = self._watch.level(now_s, self._ticks.in_flight)
+                if level or now_s >= last_s:
+                    return level
 
     def _measure(self) -> tuple[tuple[WindowSpan, ...], Decision]:
         start_s = max(time.monotonic(), self._start_s) + SWITCH_LEAD_S
         self._progress = ProgressBoard(self._plan.measured, start_s)
-        self._crew.send_all(frame(Kind.MEASURE, pack_instant(self._number, start_s)))
+        self._crew.send_all(frame(Kind.MEASURE, pack_instant(start_s)))
         width_s = self._plan.window_s
         spans = tuple(WindowSpan(start_s + k * width_s, start_s + (k + 1) * width_s) for k in range(self._plan.windows))
         return spans, self._watch_windows(spans, self._progress)
@@ -211,7 +205,7 @@ class _Run:
 
     def _stop(self, decision: Decision) -> float:
         stop_s = time.monotonic()
-        self._crew.send_all(frame(Kind.STOP, pack_instant(self._number, stop_s, decision.abort)))
+        self._crew.send_all(frame(Kind.STOP, pack_instant(stop_s, decision.abort)))
         ended: set[int] = set()
         while len(ended) < len(self._crew):
             for worker, kind, payload in self._crew.poll(POLL_S):

@@ -1,7 +1,7 @@
 """Reads the usual token event without parsing it; most events of a stream differ in their ids alone.
 
-The searched keys begin with an unescaped quote and end behind a colon: inside a JSON string they cannot occur, there each
-quote has a backslash before it. Whatever does not look exactly as expected is left to the parser.
+The searched keys begin with an unescaped quote and end behind a colon: they cannot occur inside a JSON string, where
+each quote has a backslash before it. Whatever does not look exactly as expected is left to the parser.
 """
 
 from __future__ import annotations

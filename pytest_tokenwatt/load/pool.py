@@ -106,7 +106,7 @@ class Pool:
         self._ended(exchange)
 
     def resend(self, exchange: Exchange) -> None:
-        """Send once more, on a new connection."""
+        """Send again; a connection that was not used before is never resent from, so this ends."""
         self._busy.pop(exchange, None)
         self._waiting.append(exchange)
         self._open()

@@ -42,7 +42,9 @@ class EventSplitter:
 
 def _is_one_event(piece: bytes) -> bool:
     """The usual case: one event of one line, whole."""
-    return piece.startswith(b"data: ") and piece.find(b"\n") == len(piece) - 2 and piece[-1] == 10 and b"\r" not in piece
+    return (
+        piece.startswith(b"data: ") and piece.find(b"\n") == len(piece) - 2 and piece[-1] == 10 and b"\r" not in piece
+    )
 
 
 def _unified(piece: bytes) -> tuple[bytes, bytes]:

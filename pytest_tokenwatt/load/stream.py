@@ -76,16 +76,18 @@ class StreamReader:
             return
         for data in events:
             tokens = glance(data)
-            if tokens is None or self.error is not None:
-                self._event(data, stamp_s)
-            else:
+            if tokens is not None:
                 self._glanced = data
                 self._add(tokens, stamp_s)
+                continue
+            self._event(data, stamp_s)
+            if self.error is not None:
+                break
 
     def close(self, stamp_s: float) -> None:
         """The stream ended: read a last event without its blank line, if whole, and share out unknown counts."""
         for data in self._splitter.close():
-            if data == b"[DONE]" or _is_json(data):
+            if self.error is None and (data == b"[DONE]" or _is_json(data)):
                 self._event(data, stamp_s)
         if self._glanced is not None:
             self._usage_of(self._glanced)
@@ -96,8 +98,6 @@ class StreamReader:
         self._glanced = None
         if data == b"[DONE]":
             self.done = True
-            return
-        if self.error is not None:
             return
         try:
             event = orjson.loads(data)

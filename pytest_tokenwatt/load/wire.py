@@ -82,7 +82,6 @@ def unpack_target(payload: bytes) -> Target:
 class Share:
     """One worker's part of a plan: local request j of a schedule has index j · ``workers`` + ``worker``."""
 
-    run: int
     worker: int
     workers: int
     warmup: Schedule
@@ -95,7 +94,7 @@ def pack_share(share: Share) -> bytes:
     """A share: a JSON line, then the schedules' arrays."""
     parts = {"warmup": share.warmup, "measured": share.measured}
     line: dict[str, Any] = {
-        name: getattr(share, name) for name in ("run", "worker", "workers", "request_timeout_s", "max_in_flight")
+        name: getattr(share, name) for name in ("worker", "workers", "request_timeout_s", "max_in_flight")
     }
     line |= {name: [len(part), part.prompt_key] for name, part in parts.items()}
     columns = [
@@ -123,25 +122,24 @@ def unpack_share(payload: bytes) -> Share:
 
 # --- instants and ticks -------------------------------------------------------------------------------------------
 
-_INSTANT = struct.Struct("<Qd?")
+_INSTANT = struct.Struct("<d?")
 
 
-def pack_instant(run: int, at_s: float, flag: bool = False) -> bytes:
+def pack_instant(at_s: float, flag: bool = False) -> bytes:
     """An instant of a run: its start, the start of its measured part, or its stop (``flag``: abort)."""
-    return _INSTANT.pack(run, at_s, flag)
+    return _INSTANT.pack(at_s, flag)
 
 
-def unpack_instant(payload: bytes) -> tuple[int, float, bool]:
+def unpack_instant(payload: bytes) -> tuple[float, bool]:
     """What ``pack_instant`` packed."""
-    run, at_s, flag = _INSTANT.unpack(payload)
-    return run, at_s, flag
+    at_s, flag = _INSTANT.unpack(payload)
+    return at_s, flag
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
     """A worker's regular report. All that it received before ``at_s`` is in the progress sent before this tick."""
 
-    run: int
     at_s: float
     now_s: float
     cpu_s: float
@@ -150,12 +148,12 @@ class Tick:
     capped: int
 
 
-_TICK = struct.Struct("<QdddQQQ")
+_TICK = struct.Struct("<dddQQQ")
 
 
 def pack_tick(tick: Tick) -> bytes:
     """A tick."""
-    return _TICK.pack(tick.run, tick.at_s, tick.now_s, tick.cpu_s, tick.running, tick.waiting, tick.capped)
+    return _TICK.pack(tick.at_s, tick.now_s, tick.cpu_s, tick.running, tick.waiting, tick.capped)
 
 
 def unpack_tick(payload: bytes) -> Tick:

@@ -56,6 +56,7 @@ class Worker(asyncio.Protocol):
         self._leftovers: list[Offer] = []
         self._report: Iterator[None] | None = None
         self._next_tick_s = 0.0
+        self._tick_handle: asyncio.TimerHandle | None = None
         self._handlers: dict[Kind, Callable[[bytes], None]] = {
             Kind.CONFIG: self._configure,
             Kind.SHARE: self._take_share,
@@ -111,7 +112,7 @@ class Worker(asyncio.Protocol):
         self._send(Kind.READY)
 
     def _start(self, payload: bytes) -> None:
-        _, start_s, _ = unpack_instant(payload)
+        start_s, _ = unpack_instant(payload)
         if self._pool is None or self._writer is None or self._share is None:
             raise RuntimeError("started before it was configured")
         gc.disable()  # a collection would be late stamps; the share's end collects
@@ -120,14 +121,16 @@ class Worker(asyncio.Protocol):
         self._schedule_tick()
 
     def _measure(self, payload: bytes) -> None:
-        _, instant_s, _ = unpack_instant(payload)
+        instant_s, _ = unpack_instant(payload)
         if self._offer is not None:
             self._offer.measure_from(instant_s)
 
     def _stop(self, payload: bytes) -> None:
-        run, stop_s, abort = unpack_instant(payload)
+        stop_s, abort = unpack_instant(payload)
         offer, self._offer = self._offer, None
-        if offer is not None and self._share is not None:
+        if self._tick_handle is not None:
+            self._tick_handle.cancel()
+        if offer is not None:
             self._finish_report()
             offer.stop()
             self._close_offer(offer, stop_s, abort=abort)
@@ -135,7 +138,7 @@ class Worker(asyncio.Protocol):
             for leftover in self._leftovers:
                 leftover.abort()
         gc.enable()
-        self._send(Kind.END, pack_notice({"run": run, "capped": offer.capped if offer else 0}))
+        self._send(Kind.END, pack_notice({"capped": offer.capped if offer else 0}))
 
     def _close_offer(self, offer: Offer, stop_s: float, *, abort: bool) -> None:
         """Report everything that was scheduled before the stop; what still runs is aborted or left to drain."""
@@ -171,7 +174,7 @@ class Worker(asyncio.Protocol):
 
     def _schedule_tick(self) -> None:
         self._next_tick_s = max(self._next_tick_s + TICK_S, monotonic())
-        self._loop.call_later(self._next_tick_s - monotonic(), self._tick)
+        self._tick_handle = self._loop.call_later(self._next_tick_s - monotonic(), self._tick)
 
     def _tick(self) -> None:
         offer = self._offer
@@ -213,8 +216,7 @@ class Worker(asyncio.Protocol):
     def _reading(self, offer: Offer, at_s: float) -> Tick:
         running, waiting = offer.counts()
         running += sum(len(leftover.in_flight) for leftover in self._leftovers)
-        run = self._share.run if self._share is not None else 0
-        return Tick(run, at_s, monotonic(), process_time(), running, waiting, offer.capped)
+        return Tick(at_s, monotonic(), process_time(), running, waiting, offer.capped)
 
 
 def _parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

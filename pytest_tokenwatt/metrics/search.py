@@ -15,7 +15,8 @@ from pytest_tokenwatt.records import Reason, WindowResult
 
 MAX_LENGTHENING = 5.0
 MAX_STEPS_DOWN = 6
-FINAL_CODES = frozenset({"too_few_requests", "engine_died", "usage_missing", "time_budget"})
+TOO_FEW = "too_few_requests"
+FINAL_CODES = frozenset({TOO_FEW, "engine_died", "usage_missing", "time_budget"})
 """Reasons that the same probe, taken again, would meet again."""
 
 
@@ -145,6 +146,7 @@ class _Bracket:
     failing: float | None = None
     backoffs: int = 0
     failed: _Verdict | None = None
+    notes: list[str] = field(default_factory=list)
 
     def run(self) -> Search:
         """Grow (or step down), bisect, confirm."""
@@ -178,7 +180,13 @@ class _Bracket:
         rate_rps = min(self.sweep.start_rps, self.sweep.max_rps)
         for _ in range(MAX_STEPS_DOWN):
             rate_rps /= self.sweep.growth
-            if (yield from self._probe(rate_rps)):
+            try:
+                if (yield from self._probe(rate_rps)):
+                    return
+            except _Invalid as stop:
+                if stop.verdict.invalid[0].code != TOO_FEW:
+                    raise
+                self.notes.append(f"rates from {rate_rps:g} req/s down cannot be measured: {stop.verdict.invalid[0]}")
                 return
 
     def _bisect(self) -> Generator[ProbePlan, ProbeOutcome, None]:
@@ -211,7 +219,8 @@ class _Bracket:
     def _result(self, confirmed: _Verdict | None, invalid: _Verdict | None = None) -> SearchResult:
         shown = confirmed or invalid or self.failed
         bracket = "none" if self.passing is None else "open" if self.failing is None else "closed"
-        note = f"the capacity is above max_rps ({self.sweep.max_rps:g}), which passes"
+        if bracket == "open" and confirmed:
+            self.notes.append(f"the capacity is above max_rps ({self.sweep.max_rps:g}), which passes")
         return SearchResult(
             rate_rps=None if confirmed is None else self.passing,
             highest_passing_rps=self.passing,
@@ -221,7 +230,7 @@ class _Bracket:
             windows=shown.windows if shown else (),
             misses=self.failed.misses if self.failed is not None and confirmed is None and invalid is None else (),
             invalid=invalid.invalid if invalid else (),
-            notes=(note,) if bracket == "open" and confirmed else (),
+            notes=tuple(self.notes),
         )
 
 

@@ -15,7 +15,10 @@ from pytest_tokenwatt.metrics.window import window_indices
 from pytest_tokenwatt.records import CONTINUE, Decision, InFlight, LoadPlan, RequestProgress, SloBound, WindowSpan
 
 EARLY_P_LIMIT = 0.001
-EARLY_GROWTH_FACTOR = 2.0
+EARLY_GROWTH_SHARE = 0.15
+"""The share of all arrivals that the queue must have taken in before a window is called unstable early."""
+EARLY_SKIP = 0.1
+"""The beginning of the first window whose requests must all have a token before the early look begins."""
 
 
 @dataclass(slots=True)
@@ -153,9 +156,10 @@ class SloWatch:
 class _Queue:
     """The measured requests' waiting times, for an early look at stability that is stricter than the window's test.
 
-    The test proper is made once, by ``judge_run``. Looking every second would raise its false alarms, hence the
-    stricter limits; and the requests of the warm-up are not seen here, so that a span starts when the first measured
-    request has its token: by then those scheduled before it had theirs.
+    The test proper is made once, by ``judge_run``. A look every second, at ever shorter blocks, would raise its false
+    alarms many times: near its capacity a healthy queue wanders. So the early look only speaks of a queue that took in a
+    good part of all arrivals. Requests of the warm-up are not seen here; the span starts when all requests of the
+    window's beginning have a token, for by then those scheduled before it had theirs.
     """
 
     arrived_s: list[float] = field(default_factory=list)
@@ -179,18 +183,19 @@ class _Queue:
     def unstable(self, now_s: float, spans: Sequence[WindowSpan]) -> str:
         """Why the running (or last) window is unstable beyond doubt; empty when it is not, or not yet."""
         span = next((span for span in reversed(spans) if span.start_s <= now_s), None)
-        if span is None or not self.answered_s:
+        if span is None or now_s - span.start_s < span.length_s / 2:
             return ""
-        start_s, end_s = max(span.start_s, self.answered_s[0]), min(span.end_s, now_s)
-        if end_s - start_s < span.length_s / 2:
-            return ""
-        return self._grows(WindowSpan(start_s, end_s))
-
-    def _grows(self, span: WindowSpan) -> str:
         arrived, answered = _array(self.arrived_s), _array(self.answered_s)
+        beginning = arrived < spans[0].start_s + EARLY_SKIP * span.length_s
+        settled_s = max(answered[beginning], default=math.inf)
+        seen = WindowSpan(max(span.start_s, settled_s), min(span.end_s, now_s))
+        return self._grows(seen, arrived, answered) if seen.length_s >= span.length_s / 3 else ""
+
+    def _grows(self, span: WindowSpan, arrived: Floats, answered: Floats) -> str:
         trend = fit_trend(population(arrived, answered, span, BLOCKS))
         in_flight = float(population(arrived, _array(self.ended_s), span, 1)[0])
-        limit = EARLY_GROWTH_FACTOR * max(MIN_GROWTH, MIN_GROWTH_SHARE * in_flight)
+        arrivals = int(((arrived >= span.start_s) & (arrived < span.end_s)).sum())
+        limit = max(2 * MIN_GROWTH, 2 * MIN_GROWTH_SHARE * in_flight, EARLY_GROWTH_SHARE * arrivals)
         if not trend.exceeds(limit, EARLY_P_LIMIT):
             return ""
         return f"unstable: requests without a first token grew by {trend.growth:.0f} in {span.length_s:.0f} s"

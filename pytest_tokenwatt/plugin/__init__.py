@@ -40,6 +40,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(aliases.free_aliases(config.pluginmanager), aliases.PLUGIN_NAME)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let ``-m tokenwatt`` find every test that measures, with a spec and without."""
+    if fixtures.CONFIG in getattr(item, "fixturenames", ()):
+        item.add_marker(fixtures.MARK)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Take over what is asked of us. Raises ``pytest.UsageError`` (exit code 4) when it cannot be done."""

@@ -14,6 +14,7 @@ from _pytest._io import TerminalWriter
 
 from pytest_tokenwatt.errors import GateFailed, TokenwattError
 from pytest_tokenwatt.plugin.bench import Bench
+from pytest_tokenwatt.plugin.fixtures import MARK
 from pytest_tokenwatt.records import GateSpec
 
 Judge = Callable[["GateItem"], None]
@@ -64,9 +65,9 @@ class GateItem(pytest.Function):
         item: GateItem = cls.from_parent(parent, name=gate.gate, callobj=check_gate)
         item.bench = bench
         item.gate = gate
-        item.add_marker("tokenwatt")
-        if item.config.pluginmanager.hasplugin("timeout"):
-            # Measurements carry deadlines of their own; pytest-timeout would kill them in the middle.
+        item.add_marker(MARK)
+        if hasattr(item.config.option, "timeout_method"):
+            # Measurements carry deadlines of their own; pytest-timeout would end them in the middle.
             item.add_marker(pytest.mark.timeout(0))
         return item
 
@@ -154,7 +155,8 @@ class SpecCollection:
             return known or session
         above = path == session.config.rootpath
         parent = session if above else self._directory(session, path.parent)
-        node = session.gethookproxy(path).pytest_collect_directory(path=path, parent=parent)
+        hooks = session.gethookproxy(path)
+        node: pytest.Collector | None = hooks.pytest_collect_directory(path=path, parent=parent)
         if node is None:
             return parent
         report = node.ihook.pytest_make_collect_report(collector=node)

@@ -22,8 +22,15 @@ def attach(specs: Sequence[Spec], settings: Settings) -> list[Spec]:
             known = ", ".join(dict.fromkeys(key for spec in specs for key in _keys(spec)))
             raise UsageError(f"there is no configuration {key}", where=_where(given), remedy=f"configurations: {known}")
         for number in holders:
-            attached[number] = attached[number].with_endpoint(key, url)
+            attached[number] = _attached(attached[number], key, url, given)
     return attached
+
+
+def _attached(spec: Spec, key: str, url: str, given: str) -> Spec:
+    try:
+        return spec.with_endpoint(key, url)
+    except UsageError as error:
+        raise UsageError(error.what, where=_where(given), remedy=error.remedy) from None
 
 
 def _split(given: str, specs: Sequence[Spec], settings: Settings) -> tuple[str, str]:

@@ -9,6 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from pytest_tokenwatt.plugin.handle import LabHandle
 
+MARK = "tokenwatt"
 CONFIG = "_tokenwatt_config"
 CANDIDATE = "_tokenwatt_candidate"
 LIVE = "_tokenwatt_live"

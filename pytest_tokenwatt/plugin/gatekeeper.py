@@ -49,4 +49,3 @@ class Gatekeeper:
         errors = [str(problem) for problem in problems if problem.severity == "error"]
         if errors:
             raise pytest.UsageError(*errors)
-

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from pytest_tokenwatt.errors import EngineError, GateFailed, NotMeasured
+from pytest_tokenwatt.errors import EngineError, GateFailed, NotMeasured, UsageError
 from pytest_tokenwatt.plugin.bench import Bench
-from pytest_tokenwatt.plugin.verdicts import PASSING, MeasurementFailed, VerdictFailed, file_properties
+from pytest_tokenwatt.plugin.verdicts import PASSING, MeasurementFailed, failure, file_properties
 from pytest_tokenwatt.records import DEFAULT_SCENARIO, GateResult, Verdict
 
 if TYPE_CHECKING:
@@ -71,19 +71,23 @@ class LabHandle:
 
         Raises ``GateFailed`` when it does not hold, or when there is no value.
         """
+        __tracebackhide__ = True
         self._running.measured = True
         result = self.bench.lab.record_gate(self._config.key, name, value, op, limit, unit)
         if self._running.item is not None:
             file_properties(self._running.item, result)
         if result.verdict not in PASSING:
-            raise VerdictFailed(result)
+            raise failure(result)
         return result
 
     def goodput(self, scenario: str = DEFAULT_SCENARIO) -> Goodput:
         """Goodput of a scenario; fails the test with the reasons when the measurement is invalid."""
         self._running.measured = True
         try:
-            return self.bench.lab.goodput(self._config.key, scenario)
+            return self.bench.lab.goodput(self._config.key, self._config.scenario(scenario).name)
+        except KeyError:
+            known = ", ".join(each.name for each in self._config.scenarios)
+            raise UsageError(f"there is no scenario {scenario!r}", remedy=f"scenarios: {known}") from None
         except NotMeasured as error:
             raise MeasurementFailed(error, Verdict.FAIL) from None
         except (GateFailed, EngineError) as error:

@@ -9,11 +9,10 @@ import pytest
 
 from pytest_tokenwatt.plugin.bench import Bench
 from pytest_tokenwatt.plugin.collect import GateItem
-from pytest_tokenwatt.plugin.fixtures import CANDIDATE, CONFIG, MEASURED
+from pytest_tokenwatt.plugin.fixtures import CANDIDATE, CONFIG, MARK, MEASURED
 from pytest_tokenwatt.plugin.handle import LabHandle, Running
 from pytest_tokenwatt.plugin.verdicts import forget_properties
 
-MARK = "tokenwatt"
 _EXPLICIT = pytest.StashKey[bool]()
 
 
@@ -48,13 +47,11 @@ class UserTests:
         ]
         metafunc.parametrize(CONFIG, chosen or [_nothing(wanted, compares)], indirect=True, scope="session")
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Let ``-m tokenwatt`` find what measures."""
-        if isinstance(item, GateItem):
-            return
-        item.stash[_EXPLICIT] = item.get_closest_marker(MARK) is not None
-        if CONFIG in getattr(item, "fixturenames", ()):
-            item.add_marker(MARK)
+        """Note who carries the mark by the user's own hand, before all that measures is given it."""
+        if not isinstance(item, GateItem):
+            item.stash[_EXPLICIT] = item.get_closest_marker(MARK) is not None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from _pytest.outcomes import Failed
 
 from pytest_tokenwatt.errors import GateFailed
 from pytest_tokenwatt.records import GateResult, Verdict
@@ -10,23 +11,15 @@ from pytest_tokenwatt.report.junit import junit_properties
 
 PASSING = frozenset({Verdict.PASS, Verdict.INFO})
 FAILED, INCONCLUSIVE, INVALID = 1, 10, 11
-_CODES = {Verdict.INCONCLUSIVE: INCONCLUSIVE, Verdict.INVALID: INVALID}
+_CODES: dict[str, int] = {Verdict.INCONCLUSIVE: INCONCLUSIVE, Verdict.INVALID: INVALID}
 
 
-class VerdictFailed(GateFailed):
-    """A gate that did not pass, with its verdict."""
-
-    def __init__(self, result: GateResult) -> None:
-        super().__init__(sentence(result))
-        self.verdict = result.verdict
-
-
-class MeasurementFailed(pytest.fail.Exception):
+class MeasurementFailed(Failed):
     """A test asked for a measurement that is not there; shown as one line, without a traceback."""
 
     def __init__(self, error: Exception, verdict: Verdict) -> None:
+        self.verdict: str = verdict
         super().__init__(f"{type(error).__name__}: {error}", pytrace=False)
-        self.verdict = verdict
 
 
 def sentence(result: GateResult) -> str:
@@ -46,13 +39,18 @@ def settle(result: GateResult) -> None:
     if result.verdict is Verdict.INCONCLUSIVE and result.on_inconclusive == "xfail":
         # Not pytest.xfail(): under --runxfail that function does nothing, and the gate would pass.
         raise pytest.xfail.Exception(sentence(result))
-    raise VerdictFailed(result)
+    raise failure(result)
 
 
 def code_of(error: BaseException) -> int:
     """The exit code that a failure asks for: 10 or 11 for a verdict that is neither pass nor fail, else 1."""
-    verdict = error.verdict if isinstance(error, (VerdictFailed, MeasurementFailed)) else Verdict.FAIL
+    verdict = error.verdict if isinstance(error, (GateFailed, MeasurementFailed)) else Verdict.FAIL
     return _CODES.get(verdict, FAILED)
+
+
+def failure(result: GateResult) -> GateFailed:
+    """The exception of a verdict that is not a pass."""
+    return GateFailed(sentence(result), result.verdict)
 
 
 def file_properties(item: pytest.Item, result: GateResult) -> None:

@@ -27,7 +27,17 @@ FREE_FORM = frozenset(("extra_body", "geometry", "match"))
 
 def failure(name: str, line: int | None, what: str, remedy: str | None = None) -> SpecError:
     """The one problem after which nothing more can be said about a file."""
-    return SpecError([Problem(name, line, None, what, remedy)])
+    return SpecError([problem(name, line, (), what, remedy)])
+
+
+def problem(name: str, line: int | None, path: KeyPath, what: str, remedy: str | None = None) -> Problem:
+    """A problem whose every part is on one line, whatever the file's keys and values hold."""
+    return Problem(name, line, one_line(dotted(path)) or None, one_line(what), one_line(remedy or "") or None)
+
+
+def one_line(text: str) -> str:
+    """``text`` with characters that cannot be printed written as escapes."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 @dataclass(slots=True)
@@ -37,6 +47,7 @@ class Builder:
     name: str
     lines: dict[KeyPath, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    unreadable: set[KeyPath] = field(default_factory=set)
     values: int = 0
 
     def mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
@@ -129,23 +140,27 @@ class Builder:
         try:
             return parse_scalar(kind, text)
         except (ValueError, OverflowError):
-            self._report(node, path, f"is not a {kind} that can be read", None)
+            self._unreadable(node, path, f"is not a{'n' if kind == 'int' else ''} {kind} that can be read", None)
             return None
 
     def _text(self, node: yaml.Node, path: KeyPath) -> str | None:
         text = str(node.value)
         if _encodable(text):
             return text
-        self._report(node, path, "holds half a character (an unpaired surrogate)", "write the character itself")
+        self._unreadable(node, path, "holds half a character (an unpaired surrogate)", "write the character itself")
         return None
 
     def _report_tag(self, node: yaml.Node, path: KeyPath) -> None:
         tag = node.tag.replace(TAG, "!!")
-        self._report(node, path, f"the YAML tag {tag[:60]} is not allowed", "write plain values")
+        self._unreadable(node, path, f"the YAML tag {tag[:60]} is not allowed", "write plain values")
 
     def _report(self, node: yaml.Node, path: KeyPath, what: str, remedy: str | None) -> None:
         line = node.start_mark.line + 1
-        self.problems.append(Problem(self.name, line, dotted(path) or None, what, remedy))
+        self.problems.append(problem(self.name, line, path, what, remedy))
+
+    def _unreadable(self, node: yaml.Node, path: KeyPath, what: str, remedy: str | None) -> None:
+        self._report(node, path, what, remedy)
+        self.unreadable.add(path)
 
 
 def dotted(path: KeyPath) -> str:

@@ -14,7 +14,8 @@ from pytest_tokenwatt.spec.traffic import Scenario
 def load_digest(configuration: Configuration, scenario: Scenario, resolve: Callable[[str], Path]) -> str:
     """SHA-256 (hex) over the requests that are offered and the bounds that judge them.
 
-    A trace or a text file of the workload counts by its bytes, not by its name; ``resolve`` finds it on disk. Windows, repeats and the course of the search do not count.
+    A trace or a text file of the workload counts by its bytes, not by its name; ``resolve`` finds it on disk.
+    Windows, repeats and the course of the search do not count.
     """
     workload = scenario.workload.model_dump(mode="json")
     for key in ("trace", "content"):

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from pytest_tokenwatt.errors import Problem
-from pytest_tokenwatt.spec.builder import KeyPath, dotted
+from pytest_tokenwatt.spec.builder import KeyPath, problem
 from pytest_tokenwatt.spec.reader import Source
 from pytest_tokenwatt.spec.scalars import Block, shown
 
@@ -21,6 +21,7 @@ _SECRETS = {
     **dict.fromkeys(("password", "passwd"), "password_env"),
     **dict.fromkeys(("headers", "header", "authorization"), "headers_env"),
 }
+_MARKS = ("[key]", "<mix>", "<number>")
 _BOUNDS = {
     "greater_than": ("gt", "above"),
     "greater_than_equal": ("ge", "at least"),
@@ -40,13 +41,13 @@ class Findings:
         self._source = source
         self._data = data
         self._seen: set[tuple[KeyPath, str]] = set()
-        self._unreadable: set[KeyPath] = set()
+        self._unreadable = set(source.unreadable)
         self._problems: list[Problem] = list(source.problems)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         """All problems by line."""
-        return tuple(sorted(self._problems, key=lambda problem: problem.line or 0))
+        return tuple(sorted(self._problems, key=lambda found: found.line or 0))
 
     def unreadable(self, path: KeyPath, what: str, remedy: str) -> None:
         """A problem that makes any other finding at this path pointless."""
@@ -58,13 +59,15 @@ class Findings:
         if (path, what) in self._seen or any(path[:n] in self._unreadable for n in range(len(path) + 1)):
             return
         self._seen.add((path, what))
-        self._problems.append(Problem(self._source.name, self.line(path), dotted(path) or None, what, remedy or None))
+        self._problems.append(problem(self._source.name, self.line(path), path, what, remedy))
 
     def add_errors(self, error: ValidationError, block: type[BaseModel], heads: Iterable[KeyPath] = ROOT) -> None:
         """Everything that a block's validation found."""
         places = tuple(heads)
         for detail in error.errors(include_url=False):
-            loc = _plain(detail["loc"])
+            if detail["type"] == "too_short" and detail["input"]:
+                continue  # the list is not empty: its entries have their own findings
+            loc = _plain(detail)
             what, remedy = _worded(detail, block, loc)
             # Appended args have no place of their own: a flaw of the first ones is not reported again for the sum.
             appended = loc[:2] == ("engine", "args") and any((head + loc, what) in self._seen for head in places)
@@ -107,9 +110,11 @@ def descend(data: Any, path: KeyPath) -> Any:
     return data
 
 
-def _plain(loc: tuple[str | int, ...]) -> KeyPath:
+def _plain(detail: ErrorDetails) -> KeyPath:
     """The location without the marks that the validator puts in for keys and alternatives."""
-    return tuple(part for part in loc if part != "[key]" and not (isinstance(part, str) and part.startswith("<")))
+    loc = detail["loc"]
+    kept = loc[-1:] if detail["type"] == "extra_forbidden" else ()  # the user's own key, whatever it looks like
+    return (*(part for part in loc[: len(loc) - len(kept)] if part not in _MARKS), *kept)
 
 
 def _worded(detail: ErrorDetails, block: type[BaseModel], loc: KeyPath) -> tuple[str, str]:

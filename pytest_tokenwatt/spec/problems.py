@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_tokenwatt.errors import Problem
-from pytest_tokenwatt.spec.builder import KeyPath, dotted
+from pytest_tokenwatt.spec.builder import KeyPath, problem
 from pytest_tokenwatt.spec.model import Configuration, Scenario, Spec
 from pytest_tokenwatt.spec.starting import used_placeholders
 
@@ -27,7 +28,7 @@ def preflight(
     """
     chosen = spec.configurations if selected is None else selected
     check = _Preflight(spec, os.environ if environ is None else environ)
-    found = [*check.shared(), *(problem for config in chosen for problem in check.configuration(config))]
+    found = [*check.shared(), *(each for config in chosen for each in check.configuration(config))]
     return list(dict.fromkeys([*found, *check.twins(chosen)]))
 
 
@@ -186,7 +187,7 @@ class _Preflight:
         lines = self._spec.lines
         path = next((path for path in paths if path in lines), paths[-1])
         line = next((lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in lines), None)
-        return Problem(str(self._spec.path), line, dotted(path), what, remedy, severity)
+        return replace(problem(str(self._spec.path), line, path, what, remedy), severity=severity)
 
 
 def _slowest(config: Configuration, scenario: Scenario) -> tuple[float, float]:

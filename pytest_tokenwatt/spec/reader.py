@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from pytest_tokenwatt.errors import Problem, SpecError
-from pytest_tokenwatt.spec.builder import MAX_DEPTH, Builder, KeyPath, failure
+from pytest_tokenwatt.spec.builder import MAX_DEPTH, Builder, KeyPath, failure, problem
 from pytest_tokenwatt.spec.yaml12 import TAG, Loader
 
 MAX_BYTES = 1 << 20
@@ -28,12 +28,16 @@ _START = "start with a mapping such as `engine: {endpoint: http://127.0.0.1:8000
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A spec file as data: ``raw`` as written, ``lines`` (from 1) of its key paths, and what was wrong meanwhile."""
+    """A spec file as data: ``raw`` as written, ``lines`` (from 1) of its key paths, and what was wrong meanwhile.
+
+    ``unreadable`` are the paths at which ``raw`` holds nothing because of a problem.
+    """
 
     name: str
     raw: dict[str, Any]
     lines: dict[KeyPath, int]
-    problems: tuple[Problem, ...]
+    problems: tuple[Problem, ...] = ()
+    unreadable: frozenset[KeyPath] = frozenset()
 
 
 def read_source(path: Path) -> Source:
@@ -61,7 +65,7 @@ def parse_source(text: str, name: str) -> Source:
         raise failure(name, root.start_mark.line + 1, f"the file holds {what}, and a spec is one mapping", _START)
     builder = Builder(name)
     raw = builder.mapping(root, ())
-    return Source(name, raw, builder.lines, tuple(builder.problems))
+    return Source(name, raw, builder.lines, tuple(builder.problems), frozenset(builder.unreadable))
 
 
 def _read_text(path: Path, name: str) -> str:
@@ -138,8 +142,8 @@ def _syntax_problem(error: yaml.YAMLError, text: str, name: str) -> Problem:
         what = "a control character is not allowed"
     at_line = text.splitlines()[line - 1] if line is not None and line <= len(text.splitlines()) else ""
     if "\t" in at_line[: len(at_line) - len(at_line.lstrip())] or "'\\t'" in what:
-        return Problem(name, line, None, "is not valid YAML: a tab where YAML wants spaces", "indent with spaces")
-    return Problem(name, line, None, f"is not valid YAML: {' '.join(what.split())}", _syntax_remedy(what, at_line))
+        return problem(name, line, (), "is not valid YAML: a tab where YAML wants spaces", "indent with spaces")
+    return problem(name, line, (), f"is not valid YAML: {' '.join(what.split())}", _syntax_remedy(what, at_line))
 
 
 def _syntax_remedy(what: str, at_line: str) -> str:

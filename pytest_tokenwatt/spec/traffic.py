@@ -260,7 +260,7 @@ class Scenario(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: Name
+    name: str
     workload: Workload
     slo: dict[str, float] | None
     sweep: Sweep

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ TAG = "TOKENWATT_TEST_TAG"
 
 def fake(*options: str, model: str = "tiny") -> list[str]:
     """The command of the fake engine."""
-    return [sys.executable, FAKE, "--port", "{port}", "--model", model, *options]
+    return [sys.executable, "-S", FAKE, "--port", "{port}", "--model", model, *options]
 
 
 def tagged(tag: str) -> list[int]:
@@ -80,6 +82,11 @@ class Workshop:
     def wait_for_port(self, port: int) -> None:
         assert wait_for(lambda: answers("127.0.0.1", port))
 
+    def kill_all(self) -> None:
+        for pid in self.leftovers:
+            os.kill(pid, signal.SIGKILL)
+        assert wait_for(lambda: not self.leftovers)
+
     def place(self) -> EnginePlace:
         return EnginePlace(self.folder / "run", "run7", self.folder, self.environ, self.news.append)
 
@@ -87,3 +94,15 @@ class Workshop:
         started = start_engine(self.configuration(weights, **engine), self.place())
         self.engines.append(started)
         return started
+
+
+@contextmanager
+def open_workshop(folder: Path) -> Iterator[Workshop]:
+    """A workshop whose engines are stopped at the end; nothing may be left of them then."""
+    made = Workshop(folder)
+    try:
+        yield made
+    finally:
+        for engine in made.engines:
+            engine.stop()
+    assert made.leftovers == []

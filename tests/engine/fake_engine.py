@@ -13,7 +13,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa".split()
+WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
 KNOWN_FIELDS = {"model", "prompt", "messages", "max_tokens", "temperature", "stream", "stream_options", "stop"}
 
 
@@ -179,9 +179,7 @@ def say(text: str) -> None:
 
 def spawn_stubborn_child() -> None:
     # Two processes deep, in a session of its own, its parent gone: what a plain killpg never reaches.
-    sleeper = (
-        "import signal,time,sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('stubborn', flush=True); time.sleep(120)"
-    )
+    sleeper = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(120)"
     launcher = f"import subprocess,sys; subprocess.Popen([sys.executable, '-c', {sleeper!r}], start_new_session=True)"
     subprocess.run([sys.executable, "-S", "-c", launcher], check=True)
 

@@ -2,15 +2,22 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_workshop import FAKE, Workshop, wait_for
+from engine_workshop import FAKE, Workshop, open_workshop, wait_for
 
 from pytest_tokenwatt.engine.listener import answers
 from pytest_tokenwatt.engine.ports import claim_free_port
 from pytest_tokenwatt.errors import EngineError
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Iterator[Workshop]:
+    with open_workshop(tmp_path) as made:
+        yield made
 
 
 class Container:
@@ -55,7 +62,7 @@ def container(tmp_path: Path) -> Container:
     return Container(tmp_path)
 
 
-def failure(workshop: Workshop, **engine: object) -> EngineError:
+def failure(workshop: Workshop, **engine: Any) -> EngineError:
     with pytest.raises(EngineError) as caught:
         workshop.start(**engine)
     assert workshop.leftovers == []
@@ -102,7 +109,9 @@ def test_up_that_never_ends_is_bounded(workshop: Workshop, container: Container)
 
 
 def test_up_that_leaves_nothing_behind_it(workshop: Workshop, container: Container) -> None:
-    error = failure(workshop, **container.engine(up=container.note("up"), down=container.note("down")), ready_timeout_s=1)
+    error = failure(
+        workshop, **container.engine(up=container.note("up"), down=container.note("down")), ready_timeout_s=1
+    )
     assert "baseline is not ready after 1 s" in str(error)
     assert container.told[-2:] == ["down", "cleanup"]
 

@@ -5,14 +5,21 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from engine_workshop import Workshop, fake
+from engine_workshop import Workshop, fake, open_workshop
 
 from pytest_tokenwatt.engine.control import PrivateLoop
 from pytest_tokenwatt.engine.http import HttpError
 from pytest_tokenwatt.errors import EngineError
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Iterator[Workshop]:
+    with open_workshop(tmp_path) as made:
+        yield made
 
 
 def test_a_completion_from_synchronous_code(workshop: Workshop) -> None:
@@ -99,7 +106,9 @@ SECRET = "s3cr3t-value-of-the-key"
 
 def test_a_key_is_sent_and_never_shown(workshop: Workshop) -> None:
     workshop.environ["MY_KEY"] = SECRET
-    engine = workshop.start(command=fake("--key", SECRET, "--say-env", "MY_KEY"), api_key_env="MY_KEY", ready_timeout_s=9)
+    engine = workshop.start(
+        command=fake("--key", SECRET, "--say-env", "MY_KEY"), api_key_env="MY_KEY", ready_timeout_s=9
+    )
     target = engine.target(workshop.configuration(command=fake()).workload)
     assert target.headers["Authorization"] == f"Bearer {SECRET}"
     shown = [repr(engine), repr(target), repr(engine.launch["env"]), repr(engine.client), *workshop.news]
@@ -141,6 +150,7 @@ def test_a_wrong_or_missing_key(workshop: Workshop) -> None:
 
 TLS_FRONT = """
 import ssl, sys, http.server
+
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         payload = b'{"data": [{"id": "tiny"}]}' if self.path == "/v1/models" else b"{}"
@@ -160,12 +170,11 @@ server.serve_forever()
 def test_tls_is_verified_by_default(workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_tokenwatt.engine.start.ATTACH_PATIENCE_S", 0.3)
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
-        + ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)],
-        check=True,
-        capture_output=True,
+    request = (
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
     )
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*request.split(), *files], check=True, capture_output=True)
     port = workshop.free_port()
     command = [sys.executable, "-c", TLS_FRONT, str(port), str(certificate), str(key)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:

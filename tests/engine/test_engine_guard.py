@@ -13,9 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_workshop import TAG, Workshop, fake, tagged, wait_for
+from engine_workshop import TAG, Workshop, fake, open_workshop, tagged, wait_for
 
 import pytest_tokenwatt
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Iterator[Workshop]:
+    with open_workshop(tmp_path) as made:
+        yield made
+
 
 OWNER = str(Path(__file__).with_name("engine_owner.py"))
 ROOT = str(Path(pytest_tokenwatt.__file__).parents[1])
@@ -28,7 +35,13 @@ class Owner:
         self.folder = folder
         self.story = folder / "story.txt"
         spec = folder / "spec.yaml"
-        note = [sys.executable, "-S", "-c", "import sys; open(sys.argv[1], 'a').write(sys.argv[2] + ' ')", str(self.story)]
+        note = [
+            sys.executable,
+            "-S",
+            "-c",
+            "import sys; open(sys.argv[1], 'a').write(sys.argv[2] + ' ')",
+            str(self.story),
+        ]
         block = {"command": fake("--stubborn-child"), "stop_timeout_s": 1, "cleanup": [*note, "cleanup"]}
         spec.write_text(json.dumps({"engine": {**block, **engine}}))
         self.tag = f"owner-{os.getpid()}-{time.monotonic_ns()}"

@@ -7,9 +7,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
 
 import pytest
-from engine_workshop import FAKE, Workshop, fake, wait_for
+from engine_workshop import FAKE, Workshop, fake, open_workshop, wait_for
 
 from pytest_tokenwatt.engine import ready
 from pytest_tokenwatt.engine.listener import answers
@@ -17,7 +19,13 @@ from pytest_tokenwatt.engine.ports import claim_free_port
 from pytest_tokenwatt.errors import EngineError
 
 
-def failure(workshop: Workshop, **engine: object) -> EngineError:
+@pytest.fixture
+def workshop(tmp_path: Path) -> Iterator[Workshop]:
+    with open_workshop(tmp_path) as made:
+        yield made
+
+
+def failure(workshop: Workshop, **engine: Any) -> EngineError:
     with pytest.raises(EngineError) as caught:
         workshop.start(**engine)
     assert "\n" not in str(caught.value)
@@ -119,7 +127,9 @@ def test_an_engine_that_is_never_ready(workshop: Workshop, monkeypatch: pytest.M
 
 
 def test_an_engine_that_goes_on_loading(workshop: Workshop) -> None:
-    assert "answered 503: still loading" in str(failure(workshop, command=fake("--manners", "loading"), ready_timeout_s=1))
+    assert "answered 503: still loading" in str(
+        failure(workshop, command=fake("--manners", "loading"), ready_timeout_s=1)
+    )
     assert "/health answered 503" in str(failure(workshop, command=fake("--manners", "unhealthy"), ready_timeout_s=1))
 
 
@@ -223,4 +233,8 @@ def test_a_stubborn_tree_is_gone_after_the_stop(workshop: Workshop) -> None:
 
 
 def test_a_failed_start_leaves_no_grandchild(workshop: Workshop) -> None:
-    failure(workshop, command=fake("--stubborn-child", "--exit-after-s", "1", "--exit-code", "1", "--load-s", "60"), stop_timeout_s=1)
+    failure(
+        workshop,
+        command=fake("--stubborn-child", "--exit-after-s", "1", "--exit-code", "1", "--load-s", "60"),
+        stop_timeout_s=1,
+    )

@@ -33,8 +33,9 @@ class Received:
 class Reply:
     """Writes one response: SSE events in chunked encoding, or raw bytes."""
 
-    def __init__(self, writer: asyncio.StreamWriter, request: Received) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: Received) -> None:
         self.writer = writer
+        self.reader = reader
         self.request = request
         self.closed = False
 
@@ -42,8 +43,18 @@ class Reply:
     def chat(self) -> bool:
         return self.request.path.endswith("/chat/completions")
 
+    async def sleep(self, seconds: float) -> None:
+        """Sleep while the client stays."""
+        until_s = monotonic() + seconds
+        while (left_s := until_s - monotonic()) > 0:
+            if self.reader.at_eof():
+                raise ConnectionError("the client is gone")
+            await asyncio.sleep(min(0.02, left_s))
+
     def head(self, content_type: str = "text/event-stream; charset=utf-8", extra: str = "") -> None:
-        self.raw(f"HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nTransfer-Encoding: chunked\r\n{extra}\r\n".encode())
+        self.raw(
+            f"HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nTransfer-Encoding: chunked\r\n{extra}\r\n".encode()
+        )
 
     def raw(self, data: bytes) -> None:
         self.writer.write(data)
@@ -63,15 +74,17 @@ class Reply:
         self.writer.close()
 
     def plain(self, status: str, body: bytes, content_type: str = "application/json") -> None:
-        self.raw(f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        self.raw(
+            f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+        )
 
 
 Behaviour = Callable[[Reply], Awaitable[None]]
 
 
 def token(
-    chat: bool, text: str = " tok", *, ids: Sequence[int] | None = None, usage: Json | None = None, finish: str | None = None,
-    delta: Json | None = None,
+    chat: bool, text: str = " tok", *, ids: Sequence[int] | None = None, usage: Json | None = None,
+    finish: str | None = None, delta: Json | None = None,
 ) -> Json:  # fmt: skip
     """One event of a stream."""
     choice: Json = {"index": 0, "logprobs": None, "finish_reason": finish}
@@ -111,7 +124,6 @@ class LoadServer:
     requests: list[Received] = field(default_factory=list)
     connections: int = 0
     port: int = 0
-    keep: bool = True
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     @property
@@ -128,7 +140,7 @@ class LoadServer:
             async for request in _requests(reader, number):
                 self.requests.append(request)
                 behave = self.gallery.get(request.body.get("max_tokens", 0), self.behaviour)
-                reply = Reply(writer, request)
+                reply = Reply(reader, writer, request)
                 await behave(reply)
                 await writer.drain()
                 if reply.closed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -266,8 +266,8 @@ def run_gallery(api: str, log: Path) -> Records:
 
 
 @pytest.fixture(scope="module", params=["completions", "chat"])
-def records(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Records]:
-    yield run_gallery(request.param, tmp_path_factory.mktemp("gallery") / "load.log")
+def records(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Records:
+    return run_gallery(request.param, tmp_path_factory.mktemp("gallery") / "load.log")
 
 
 def test_every_request_has_a_record(records: Records) -> None:

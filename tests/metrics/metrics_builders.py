@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -92,8 +93,8 @@ def cut(record: RequestRecord, at_s: float) -> RequestRecord:
     """The record as our own abort at ``at_s`` leaves it; one that had ended stays as it is."""
     if record.end_s is not None and record.end_s <= at_s:
         return record
-    kept = [number for number, stamp in enumerate(record.chunk_s) if stamp <= at_s]
-    stamps = array("d", [record.chunk_s[number] for number in kept])
+    kept = bisect_right(record.chunk_s, at_s)
+    stamps = record.chunk_s[:kept]
     return replace(
         record,
         sent_s=record.sent_s if record.sent_s is not None and record.sent_s <= at_s else None,
@@ -101,7 +102,7 @@ def cut(record: RequestRecord, at_s: float) -> RequestRecord:
         last_token_s=stamps[-1] if stamps else None,
         end_s=at_s,
         chunk_s=stamps,
-        chunk_tokens=array("q", [record.chunk_tokens[number] for number in kept]),
+        chunk_tokens=record.chunk_tokens[:kept],
         output_tokens=None,
         finish_reason=None,
         error=ErrorClass.ABORTED,

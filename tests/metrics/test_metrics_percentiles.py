@@ -16,9 +16,7 @@ from pytest_tokenwatt.metrics.percentiles import (
     upper_rank,
 )
 
-PERCENTILES = st.one_of(
-    st.sampled_from([50.0, 90.0, 95.0, 99.0, 99.9, 99.99]), st.floats(0.1, 99.9, allow_nan=False)
-)
+PERCENTILES = st.one_of(st.sampled_from([50.0, 90.0, 95.0, 99.0, 99.9, 99.99]), st.floats(0.1, 99.9, allow_nan=False))
 LATENCIES = st.lists(st.one_of(st.floats(0, 1e4), st.just(math.inf)), min_size=1, max_size=80)
 
 
@@ -31,7 +29,16 @@ def test_a_percentile_needs_enough_requests_not_to_be_the_maximum(percentile: fl
 
 @pytest.mark.parametrize(
     ("percentile", "n", "rank"),
-    [(99, 100, 99), (99, 101, 100), (99.9, 1000, 999), (50, 1, 1), (50, 4, 2), (95, 20, 19), (0.1, 5, 1), (29, 100, 29)],
+    [
+        (99, 100, 99),
+        (99, 101, 100),
+        (99.9, 1000, 999),
+        (50, 1, 1),
+        (50, 4, 2),
+        (95, 20, 19),
+        (0.1, 5, 1),
+        (29, 100, 29),
+    ],
 )
 def test_nearest_rank_is_exact(percentile: float, n: int, rank: int) -> None:
     assert nearest_rank(percentile, n) == rank
@@ -123,4 +130,5 @@ def test_an_interval_holds_its_percentile(values: list[float], percentile: float
     low, high = sample.interval(percentile)
     value = sample.percentile(percentile)
     assert value is not None
-    assert (low is None or low <= value) and (high is None or high >= value)
+    assert low is None or low <= value
+    assert high is None or high >= value

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -39,8 +39,6 @@ def window(passes: bool, *invalid: str, misses: tuple[str, ...] = ("TPOT p99 61 
     """A judged window with this verdict and nothing else of interest."""
     rules = WindowRules((SloBound("ttft", 50, 2000),))
     template = judge_run(run_of(plan([0.0, 1.0], window_s=60.0), [request(0.0), request(1.0, index=1)]), "x", rules)
-    from dataclasses import replace
-
     return replace(
         template[0].result,
         passes=passes,
@@ -156,6 +154,16 @@ def test_it_goes_down_six_times_at_most() -> None:
     assert result.misses
 
 
+def test_going_down_ends_where_windows_cannot_hold_their_requests() -> None:
+    """Every rate that can be measured fails: that is a failure of the SLO, not an invalid measurement."""
+    engine = Engine(lambda probe: [FAIL] if probe.rate_rps > 0.4 else [window(False, "too_few_requests")])
+    result = engine.follow(Sweep())
+    assert [rate for _, rate in engine.rates] == [2, 1, 0.5, 0.25]
+    assert (result.rate_rps, result.invalid) == (None, ())
+    assert result.misses == ("TPOT p99 61 ms > 50 ms",)
+    assert result.notes[0].startswith("rates from 0.25 req/s down cannot be measured")
+
+
 def test_max_rps_passing_leaves_the_bracket_open() -> None:
     engine = Engine(up_to(1e9))
     result = engine.follow(Sweep(max_rps=50))
@@ -184,16 +192,27 @@ def test_at_rps_is_measured_beside_the_listed_rates() -> None:
 
 
 def test_one_failing_repeat_fails_the_rate() -> None:
-    result = Engine(lambda probe: [PASS, FAIL] if probe.windows == 2 else [PASS]).follow(Sweep(max_rps=4, max_backoffs=1))
+    result = Engine(lambda probe: [PASS, FAIL] if probe.windows == 2 else [PASS]).follow(
+        Sweep(max_rps=4, max_backoffs=1)
+    )
     assert result.rate_rps is None
 
 
 def test_an_invalid_probe_is_taken_once_more_with_another_draw() -> None:
-    engine = Engine(lambda probe: [window(True, "schedule_lag")] if probe.attempt == 0 else up_to(3.0)(probe))
+    def answer(probe: ProbePlan) -> list[WindowResult]:
+        return up_to(3.0)(probe) if probe.attempt else [window(True, "schedule_lag")] * probe.windows
+
+    engine = Engine(answer)
     result = engine.follow(Sweep(bisect_steps=0))
-    assert [(probe.rate_rps, probe.attempt) for probe in engine.probes[:4]] == [(2, 0), (2, 1), (4, 0), (4, 1)]
-    assert result.rate_rps is None  # a confirmation of which one of two windows was measured
-    assert [reason.code for reason in result.invalid] == ["cut_short"] or result.invalid
+    assert [(probe.rate_rps, probe.attempt) for probe in engine.probes] == [
+        (2, 0),
+        (2, 1),
+        (4, 0),
+        (4, 1),
+        (2, 0),
+        (2, 1),
+    ]
+    assert (result.rate_rps, result.invalid) == (2, ())
 
 
 def test_a_client_that_cannot_hold_the_rate_ends_the_search_without_a_rate() -> None:
@@ -232,7 +251,9 @@ def test_windows_that_are_missing_are_no_pass() -> None:
 
 
 def test_a_low_rate_that_cannot_be_measured_does_not_hide_a_higher_one() -> None:
-    engine = Engine(lambda probe: [window(True, "too_few_requests")] * 2 if probe.rate_rps < 1 else up_to(0, 5.0)(probe))
+    engine = Engine(
+        lambda probe: [window(True, "too_few_requests")] * 2 if probe.rate_rps < 1 else up_to(0, 5.0)(probe)
+    )
     result = engine.follow(Sweep(rates=(0.1, 4.0)))
     assert (result.rate_rps, result.invalid) == (4.0, ())
     assert result.notes[0].startswith("0.1 req/s could not be measured")

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from metrics_builders import broken, cut, plan, poisson, readings, request, run_of
@@ -26,9 +25,14 @@ def watch_all(
     """Ask the watch every second as the load would, until it stops."""
     watch = SloWatch(load, bounds, kind)
     spans = run_of(load, []).spans
+    done = [progress(record) for record in served]
     for second in range(1, 400):
         now_s = float(second)
-        seen = [progress(cut(record, now_s)) for record in served if record.scheduled_s <= now_s]
+        seen = [
+            done[index] if (record.end_s or 0.0) <= now_s else progress(cut(record, now_s))
+            for index, record in enumerate(served)
+            if record.scheduled_s <= now_s
+        ]
         decision = watch.decide(now_s, spans, seen)
         if decision.stop:
             return decision, now_s
@@ -64,7 +68,7 @@ def test_more_misses_than_the_percentile_allows_of_all_planned_requests_abort() 
     served = [request(offset, index=index, ttft_s=30.0) for index, offset in enumerate(offsets)]
     decision, now_s = watch_all(load_of(offsets), served)
     assert decision.abort
-    assert decision.why == "13 of 120 planned requests miss ttft_p90_ms 2000"
+    assert decision.why == "14 of 120 planned requests miss ttft_p90_ms 2000"
     assert now_s == 9.0
     assert not judged(load_of(offsets), served, decision, now_s).passes
 
@@ -164,7 +168,9 @@ def stops_early(rate_rps: float, seed: int) -> bool:
     """Whether the early look, taken every second, calls one window's queue unstable."""
     generator = np.random.default_rng(seed)
     offsets = poisson(rate_rps, WINDOW_S + 10.0, seed)
-    waits = queue_times(offsets, [0.1] * len(offsets)) if rate_rps > 9 else list(generator.exponential(1.0, len(offsets)))
+    waits = (
+        queue_times(offsets, [0.1] * len(offsets)) if rate_rps > 9 else list(generator.exponential(1.0, len(offsets)))
+    )
     load = plan(offsets, window_s=WINDOW_S)
     served = [
         progress(request(offset, index=index, ttft_s=waits[index], tokens=1)) for index, offset in enumerate(offsets)
@@ -186,7 +192,11 @@ def stops_early(rate_rps: float, seed: int) -> bool:
 
 
 def test_looking_every_second_does_not_raise_the_false_alarms() -> None:
-    assert sum(stops_early(8.0, seed) for seed in range(150)) <= 1
+    assert sum(stops_early(8.0, seed) for seed in range(60)) <= 1
+
+
+def test_a_queue_that_wanders_near_its_capacity_is_not_stopped_early() -> None:
+    assert sum(stops_early(9.5, seed) for seed in range(60)) <= 1
 
 
 def test_a_queue_far_above_capacity_ends_its_window_early() -> None:
@@ -199,17 +209,20 @@ def test_the_warm_up_goes_on_while_requests_in_flight_rise() -> None:
     assert watch.level(45.0, readings([50.0] * 46))
 
 
-LATENCY = st.tuples(st.floats(0.01, 4.0), st.floats(0.005, 0.09), st.integers(1, 300), st.booleans())
+LATENCY = st.tuples(st.floats(0.01, 4.0), st.floats(0.005, 0.09), st.integers(1, 200), st.booleans())
+ARRIVALS = poisson(0.7, 120.0, 5)
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.lists(LATENCY, min_size=30, max_size=40), st.sampled_from(["search", "confirm"]))
+@settings(max_examples=25, deadline=None)
+@given(st.lists(LATENCY, min_size=20, max_size=40), st.sampled_from(["search", "confirm"]))
 def test_a_stop_is_judged_to_the_verdict_that_was_certain(
     latencies: list[tuple[float, float, int, bool]], kind: str
 ) -> None:
     """Whatever happens to the requests: an abort is a valid failure, and a stop is a verdict."""
-    offsets = [1.5 * index for index in range(len(latencies) + 40)]
-    load = plan(offsets, window_s=WINDOW_S, tokens=[one[2] for one in latencies] + [11] * 40)
+    offsets = ARRIVALS
+    load = plan(
+        offsets, window_s=WINDOW_S, tokens=[one[2] for one in latencies] + [11] * (len(offsets) - len(latencies))
+    )
     served = []
     for index, (ttft_s, tpot_s, tokens, fails) in enumerate(latencies):
         record = request(offsets[index], index=index, ttft_s=ttft_s, tpot_s=tpot_s, tokens=tokens)

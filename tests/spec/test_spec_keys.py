@@ -216,4 +216,4 @@ def test_lines_of_key_paths() -> None:
 
 def test_a_block_is_immutable(complete: Spec) -> None:
     with pytest.raises(ValueError, match="frozen"):
-        complete.sweep.start_rps = 3  # type: ignore[misc]
+        complete.sweep.start_rps = 3

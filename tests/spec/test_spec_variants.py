@@ -11,7 +11,8 @@ from pytest_tokenwatt.errors import UsageError
 from pytest_tokenwatt.spec.load import load_spec
 from pytest_tokenwatt.spec.model import Spec
 
-ONE = "engine: {command: [serve, --port, '{port}'], args: [-x], prepare: [p], cleanup: [c], env: {A: b}}\nslo: {ttft_p99_ms: 5}\n"
+ENGINE = "engine: {command: [serve, --port, '{port}'], args: [-x], prepare: [p], cleanup: [c], env: {A: b}}\n"
+ONE = ENGINE + "slo: {ttft_p99_ms: 5}\n"
 TWO = ONE + "configs: [{key: base, role: baseline}, {key: tuned, engine: {args: [--fp8]}}]\n"
 
 

@@ -1,0 +1,139 @@
+"""What the command line may ask for, and what it may not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from scripted_lab import SPEC, Project
+
+pytest_plugins = ["pytester"]
+
+SINGLE = SPEC.replace(SPEC[SPEC.index("configs:") : SPEC.index("gates:")], "")
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
+    return Project(pytester, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--tokenwatt-replay=a.json"], "--tokenwatt-replay is not available in this version"),
+        (["lab.yaml", "--tokenwatt-resume=runs"], "--tokenwatt-resume is not available in this version"),
+        (["lab.yaml", "--tokenwatt-baseline=b.json"], "--tokenwatt-baseline is not available in this version"),
+        (
+            ["lab.yaml", "--tokenwatt-save-baseline=b.json"],
+            "--tokenwatt-save-baseline is not available*",
+        ),
+        (["lab.yaml", "--tokenwatt-allow-diff=driver"], "--tokenwatt-allow-diff is not available in this version"),
+        (["lab.yaml", "--tokenwatt-report=a.html"], "*a.html: .html is not available in this version; use .json"),
+        (["lab.yaml", "--tokenwatt-report=a.txt"], "*a.txt: unknown kind of report; use .json"),
+        (["--tokenwatt-plan"], "--tokenwatt-plan: there is no spec to plan; add --tokenwatt-spec=FILE"),
+        (["lab.yaml", "--tokenwatt-max-minutes=soon"], "*'soon' is no number of minutes above 0"),
+        (["lab.yaml", "--tokenwatt-max-minutes=0"], "*'0' is no number of minutes above 0"),
+        (["lab.yaml", "--tokenwatt-role=best"], "*invalid choice: 'best'*"),
+        (["lab.yaml", "-o", "tokenwatt_role=best"], "tokenwatt_role: 'best' is none of baseline, tuned, other"),
+        (["lab.yaml", "-o", "tokenwatt_max_minutes=soon"], "tokenwatt_max_minutes: 'soon' is no number *"),
+        (
+            ["lab.yaml", "--tokenwatt-label=x"],
+            "*--tokenwatt-role and --tokenwatt-label are for specs without*",
+        ),
+        (
+            ["lab.yaml", "--tokenwatt-endpoint=http://h/v1"],
+            "*does not say which of baseline, tuned it serves*",
+        ),
+        (["lab.yaml", "--tokenwatt-endpoint=tuned=ftp:x"], "*--tokenwatt-endpoint=tuned=ftp:x: *"),
+        (["lab.yaml", "--tokenwatt-endpoint=best=http://h/v1"], "*there is no configuration best; configurations: *"),
+    ],
+)
+def test_usage_errors(project: Project, arguments: list[str], message: str) -> None:
+    result = project.run(*arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.re_match_lines(["(ERROR: |pytest.*error: ).*"])
+    result.stderr.fnmatch_lines([f"*{message}"])
+    assert "Traceback" not in result.stderr.str()
+    assert not any(call.startswith("measure") for call in project.calls)
+
+
+def test_settings_reach_the_lab(project: Project) -> None:
+    project.run(
+        "lab.yaml",
+        "--tokenwatt-config=tuned",
+        "--tokenwatt-out=runs/x",
+        "--tokenwatt-max-minutes=12.5",
+        "--tokenwatt-title=Night run",
+        "--tokenwatt-quick",
+        "--tokenwatt-report=copy.json",
+    )
+    (options,) = project.options
+    assert options.configs == ("tuned",)
+    assert options.out == project.pytester.path / "runs/x"
+    assert options.max_minutes == 12.5
+    assert options.title == "Night run"
+    assert options.quick
+    assert options.reports == (project.pytester.path / "copy.json",)
+    assert options.rootdir == project.pytester.path
+    assert options.invocation[0] == "pytest"
+    assert {"lab.yaml", "--tokenwatt-config=tuned", "--tokenwatt-quick"} <= set(options.invocation)
+
+
+def test_ini_keys_mean_the_same(project: Project) -> None:
+    project.pytester.makeini(
+        "[pytest]\n"
+        "tokenwatt_spec = lab.yaml\n"
+        "tokenwatt_config = tuned\n"
+        "tokenwatt_out = runs/x\n"
+        "tokenwatt_max_minutes = 12.5\n"
+        "tokenwatt_title = Night run\n"
+        "tokenwatt_quick = true\n"
+        "tokenwatt_report = copy.json\n"
+    )
+    assert project.run("--strict-config").ret == 0
+    (options,) = project.options
+    assert (options.configs, options.max_minutes, options.title, options.quick) == (("tuned",), 12.5, "Night run", True)
+    assert options.out == project.pytester.path / "runs/x"
+    assert options.reports == (project.pytester.path / "copy.json",)
+
+
+def test_role_and_label_for_a_spec_without_configs(project: Project) -> None:
+    project.spec(text=SINGLE)
+    assert project.collected("lab.yaml")[0] == "lab.yaml::baseline::contract"
+    tuned = project.collected("lab.yaml", "--tokenwatt-role=tuned", "--tokenwatt-label=FP8")
+    assert tuned[0] == "lab.yaml::tuned::contract"
+    assert "lab.yaml::tuned::goodput" in tuned
+
+
+def test_endpoints(project: Project) -> None:
+    project.pytester.makepyfile(
+        "def test_it(tokenwatt): print('AT', tokenwatt.config.key, tokenwatt.config.engine.endpoint)"
+    )
+    keyed = ("--tokenwatt-endpoint=tuned=http://h:1/v1", "--tokenwatt-endpoint=baseline=http://h:2/v1")
+    out = project.run("lab.yaml", ".", "-s", *keyed).stdout.str()
+    assert "AT tuned http://h:1/v1" in out
+    assert "AT baseline http://h:2/v1" in out
+    bare = project.run("lab.yaml", ".", "-s", "--tokenwatt-config=tuned", "--tokenwatt-endpoint=http://h:3/v1")
+    assert "AT tuned http://h:3/v1" in bare.stdout.str()
+
+
+def test_several_specs_do_not_write_over_each_other(project: Project) -> None:
+    project.spec("next.yaml", text=SPEC.replace("name: lab", "name: next"))
+    project.run("lab.yaml", "next.yaml", "--tokenwatt-out=runs")
+    assert [options.part for options in project.options] == ["lab", "next"]
+    for argument in ("--tokenwatt-out=run.json", "--tokenwatt-report=report.json"):
+        result = project.run("lab.yaml", "next.yaml", argument)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines(["ERROR: *cannot hold the results of 2 specs; run the specs one by one"])
+    Path("copy.yaml").write_text(SPEC, encoding="utf-8")
+    result = project.run("lab.yaml", "copy.yaml", "--tokenwatt-out=runs")
+    result.stderr.fnmatch_lines(["ERROR: --tokenwatt-out: several specs are named lab; *"])
+
+
+def test_an_idle_run_reads_and_says_nothing(project: Project) -> None:
+    project.pytester.makepyfile("def test_ok(): pass")
+    project.spec("lab.yaml", text="engine: [\nslo: {")
+    result = project.run("-W", "error", "--tokenwatt-quick")
+    assert result.ret == 0
+    assert "tokenwatt" not in result.stdout.str()
+    assert project.calls == []
