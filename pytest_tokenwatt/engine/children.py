@@ -7,9 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from pytest_tokenwatt.engine import tree
+from pytest_tokenwatt.engine.guard_plan import GuardPlan
 
 _SET_PARENT_DEATH_SIGNAL = 1
 _SET_NAME = 15
@@ -25,10 +26,9 @@ class Children:
     grandchildren too; elsewhere it knows the process groups that it started.
     """
 
-    def __init__(self, env: Mapping[str, str], cwd: str, mark: str) -> None:
-        self._env = {**env, tree.MARK: mark}
-        self._cwd = cwd
-        self._mark = mark
+    def __init__(self, plan: GuardPlan) -> None:
+        self._env = {**plan.env, tree.MARK: plan.mark}
+        self._plan = plan
         self._started: dict[int, subprocess.Popen[bytes]] = {}
         self._codes: dict[int, int] = {}
         self._libc = _become_subreaper()
@@ -37,7 +37,7 @@ class Children:
         """The pid of a new process. Raises ``OSError`` when it cannot be executed."""
         process = subprocess.Popen(
             argv,
-            cwd=self._cwd,
+            cwd=self._plan.cwd,
             env=self._env,
             stdin=subprocess.DEVNULL,
             stdout=_LOG_FD,
@@ -69,7 +69,12 @@ class Children:
         """Pids (off Linux: process groups) of all that is left of what was ever started here."""
         if not _LINUX:
             return {pid for pid in self._started if _group_lives(pid)}
-        return tree.descendants(os.getpid()) or tree.marked(self._mark)
+        return tree.descendants(os.getpid()) or tree.marked(self._plan.mark) or self._inherited()
+
+    def _inherited(self) -> set[int]:
+        # A process that changed its title may have overwritten the environment that holds the mark.
+        pids = [pid for pid, _ in self._plan.inherited if tree.is_alive(pid)]
+        return {pid for pid, _ in tree.incarnations(pids) & frozenset(self._plan.inherited)}
 
     def send(self, pids: Iterable[int], signum: signal.Signals) -> None:
         """Signal members of ``living``."""

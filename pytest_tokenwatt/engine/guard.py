@@ -42,7 +42,7 @@ class Guard:
         self._follower: int | None = None
         self._problems: list[str] = []
         self._wake = _listen_to_signals(self._on_signal)
-        self._children = Children(plan.env, plan.cwd, plan.mark)
+        self._children = Children(plan)
 
     def run(self) -> None:
         """Start, watch, stop; tells the parent of each step."""

@@ -24,7 +24,8 @@ class GuardPlan:
     """Everything that a guard runs, in the order prepare, up, engine and logs; later engine's end, down, cleanup.
 
     ``env`` is the whole environment of the commands; it travels through a pipe, never as an argument.
-    ``mark`` identifies the processes of this guard. Times are seconds: ``start_timeout_s`` for all start commands
+    ``mark`` identifies the processes of this guard; ``inherited`` are those, as ``tree.incarnations``, that an earlier
+    guard left to this one. Times are seconds: ``start_timeout_s`` for all start commands
     together, ``stop_timeout_s`` for the engine's end and for each of the down and cleanup commands.
     """
 
@@ -40,6 +41,7 @@ class GuardPlan:
     logs: Argv | None = None
     down: tuple[Argv, ...] = ()
     cleanup: tuple[Argv, ...] = ()
+    inherited: tuple[tuple[int, int], ...] = ()
 
     @property
     def stop_budget_s(self) -> float:
@@ -54,7 +56,7 @@ class GuardPlan:
     def from_line(cls, line: bytes) -> GuardPlan:
         """The plan that ``to_line`` wrote."""
         told: dict[str, Any] = json.loads(line)
-        for name in ("prepare", "up", "down", "cleanup"):
+        for name in ("prepare", "up", "down", "cleanup", "inherited"):
             told[name] = tuple(tuple(argv) for argv in told[name])
         for name in ("engine", "logs"):
             told[name] = None if told[name] is None else tuple(told[name])

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pytest_tokenwatt.engine import tree
 from pytest_tokenwatt.engine.guard_plan import DONE, EXITED, FAILED, STARTED, GuardPlan
 
 _BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from pytest_tokenwatt.engine.guard import main; main()"
@@ -86,6 +87,11 @@ class GuardProcess:
                 break
             self.poll(left_s)
         return condition()
+
+    def remember(self) -> None:
+        """Note all processes of the engine, so that they can be found should the guard be killed."""
+        found = tree.incarnations(tree.descendants(self.pid))
+        self._plan = replace(self._plan, inherited=tuple(sorted(found)))
 
     def stop(self) -> StopReport:
         """End the engine with its whole tree and run ``down`` and ``cleanup``; returns when all that is done.

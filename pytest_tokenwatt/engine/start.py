@@ -129,6 +129,8 @@ class _Start:
 
     def _verified(self, client: ControlClient, health: Health, models: list[Any]) -> RunningEngine:
         ready_s = time.monotonic() - self._started_s
+        if health.guard is not None:
+            health.guard.remember()
         served = served_model(self._configuration, models, client.access.endpoint)
         client.model = str(served["id"])
         self._check_listener(client.access, health)

@@ -42,6 +42,11 @@ def marked(mark: str) -> set[int]:
     return {pid for pid in _pids() if needle in _environment(pid) and is_alive(pid)}
 
 
+def incarnations(pids: Iterable[int]) -> frozenset[tuple[int, int]]:
+    """(pid, start time in clock ticks since boot) of each process: what tells it from a later one of the same pid."""
+    return frozenset((pid, started) for pid in pids if (started := _start_time(pid)) is not None)
+
+
 def is_alive(pid: int) -> bool:
     """Whether a process exists and is not a zombie."""
     if _PROC.is_dir():
@@ -85,13 +90,23 @@ def _pids() -> list[int]:
 
 
 def _parent_and_state(pid: int) -> tuple[int, str] | None:
+    fields = _status(pid)
+    return (int(fields[1]), fields[0].decode()) if len(fields) > 1 else None
+
+
+def _start_time(pid: int) -> int | None:
+    fields = _status(pid)
+    return int(fields[19]) if len(fields) > 19 else None
+
+
+def _status(pid: int) -> list[bytes]:
+    """The fields of ``/proc/<pid>/stat`` from the third, the state, on; none when the process is gone."""
     try:
         text = (_PROC / str(pid) / "stat").read_bytes()
     except OSError:
-        return None
+        return []
     # The name in brackets may itself hold brackets and spaces: only what follows the last one is regular.
-    fields = text.rpartition(b")")[2].split()
-    return (int(fields[1]), fields[0].decode()) if len(fields) > 1 else None
+    return text.rpartition(b")")[2].split()
 
 
 def _environment(pid: int) -> list[bytes]:

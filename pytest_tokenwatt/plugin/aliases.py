@@ -34,7 +34,7 @@ def goodput(_tokenwatt_measured: LabHandle) -> Goodput:
 @pytest.fixture(scope="session")
 def baseline(_tokenwatt_candidate: LabHandle, _tokenwatt_measured: LabHandle) -> Baseline:
     """The baseline measured beside the configuration: baseline.goodput."""
-    return _tokenwatt_candidate.baseline
+    return _tokenwatt_candidate.compared()
 
 
 def _later(name: str, doc: str) -> object:

@@ -23,30 +23,33 @@ Judge = Callable[["GateItem"], None]
 class SpecFile(pytest.File):
     """The file node of a spec."""
 
-    def __init__(self, *, bench: Bench, judge: Judge, **kwargs: Any) -> None:
+    def __init__(self, *, bench: Bench, gates: list[GateSpec], judge: Judge, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._bench = bench
+        self._gates = gates
         self._judge = judge
 
     def collect(self) -> Iterator[pytest.Collector]:
-        """One collector for each selected configuration."""
+        """One collector for each configuration with gates."""
         for key in self._bench.keys:
-            yield ConfigCollector.from_parent(self, name=key, bench=self._bench, judge=self._judge)
+            gates = [gate for gate in self._gates if gate.config == key]
+            if gates:
+                yield ConfigCollector.from_parent(self, name=key, bench=self._bench, gates=gates, judge=self._judge)
 
 
 class ConfigCollector(pytest.Collector):
     """The gates of one configuration."""
 
-    def __init__(self, *, bench: Bench, judge: Judge, **kwargs: Any) -> None:
+    def __init__(self, *, bench: Bench, gates: list[GateSpec], judge: Judge, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._bench = bench
+        self._gates = gates
         self._judge = judge
 
     def collect(self) -> Iterator[pytest.Item]:
         """One item for each gate."""
-        for gate in self._bench.gates:
-            if gate.config == self.name:
-                yield GateItem.of(self, self._bench, gate, self._judge)
+        for gate in self._gates:
+            yield GateItem.of(self, self._bench, gate, self._judge)
 
 
 class GateItem(pytest.Function):
@@ -141,12 +144,15 @@ class SpecCollection:
         yield
 
     def _collect(self, session: pytest.Session, bench: Bench) -> list[pytest.Item]:
-        parent = self._directory(session, bench.request.path.parent)
         file = SpecFile.from_parent(
-            parent, path=bench.request.path, nodeid=bench.nodeid, bench=bench, judge=self._judge
+            self._directory(session, bench.request.path.parent),
+            path=bench.request.path,
+            nodeid=bench.nodeid,
+            bench=bench,
+            gates=wanted_gates(bench),
+            judge=self._judge,
         )
-        wanted = wanted_gates(bench)
-        return [item for item in session.genitems(file) if isinstance(item, GateItem) and item.gate in wanted]
+        return list(session.genitems(file))
 
     def _directory(self, session: pytest.Session, path: Path) -> pytest.Collector:
         """The node of a directory, made as pytest makes it for an argument; outside of rootdir the session itself."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from pytest_tokenwatt.errors import EngineError, GateFailed, NotMeasured, UsageError
+from pytest_tokenwatt.errors import EngineError, GateFailed, NotMeasured, TokenwattError, UsageError
 from pytest_tokenwatt.plugin.bench import Bench
 from pytest_tokenwatt.plugin.verdicts import PASSING, MeasurementFailed, failure, file_properties
-from pytest_tokenwatt.records import DEFAULT_SCENARIO, GateResult, Verdict
+from pytest_tokenwatt.records import GateResult, Verdict
 
 if TYPE_CHECKING:
     from pytest_tokenwatt.engine.start import RunningEngine
@@ -72,7 +72,7 @@ class LabHandle:
         Raises ``GateFailed`` when it does not hold, or when there is no value.
         """
         __tracebackhide__ = True
-        self._running.measured = True
+        self._measuring()
         result = self.bench.lab.record_gate(self._config.key, name, value, op, limit, unit)
         if self._running.item is not None:
             file_properties(self._running.item, result)
@@ -80,22 +80,22 @@ class LabHandle:
             raise failure(result)
         return result
 
-    def goodput(self, scenario: str = DEFAULT_SCENARIO) -> Goodput:
-        """Goodput of a scenario; fails the test with the reasons when the measurement is invalid."""
-        self._running.measured = True
+    def goodput(self, scenario: str | None = None) -> Goodput:
+        """Goodput of a scenario, which need not be named if it is the only one.
+
+        Fails the test with the reasons when the measurement is invalid.
+        """
+        self._measuring()
         try:
-            return self.bench.lab.goodput(self._config.key, self._config.scenario(scenario).name)
-        except KeyError:
-            known = ", ".join(each.name for each in self._config.scenarios)
-            raise UsageError(f"there is no scenario {scenario!r}", remedy=f"scenarios: {known}") from None
-        except NotMeasured as error:
-            raise MeasurementFailed(error, Verdict.FAIL) from None
+            return self.bench.lab.goodput(self._config.key, self._scenario(scenario))
         except (GateFailed, EngineError) as error:
             raise MeasurementFailed(error, Verdict.INVALID) from None
+        except TokenwattError as error:
+            raise MeasurementFailed(error, Verdict.FAIL) from None
 
     def engine(self) -> RunningEngine:
         """The running engine, started if need be; fails the test when it does not start."""
-        self._running.measured = True
+        self._measuring()
         try:
             return self.bench.lab.engine(self._config.key)
         except EngineError as error:
@@ -104,6 +104,26 @@ class LabHandle:
     def not_yet(self, figure: str) -> NoReturn:
         """Fail the test for asking for what this version does not measure."""
         raise MeasurementFailed(NotMeasured(figure, NOT_YET), Verdict.FAIL)
+
+    def compared(self) -> Baseline:
+        """The baseline; fails the test when the spec has none."""
+        try:
+            return self.baseline
+        except NotMeasured as error:
+            raise MeasurementFailed(error, Verdict.FAIL) from None
+
+    def _scenario(self, name: str | None) -> str:
+        known = [scenario.name for scenario in self._config.scenarios]
+        if name is None and len(known) == 1:
+            return known[0]
+        if name not in known:
+            what = "there are several scenarios" if name is None else f"there is no scenario {name!r}"
+            raise UsageError(what, remedy=f"use tokenwatt.goodput(scenario) with one of {', '.join(known)}")
+        return name
+
+    def _measuring(self) -> None:
+        self._running.measured = True
+        self.bench.ran = True
 
 
 class Baseline:

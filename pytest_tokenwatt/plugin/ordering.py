@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
 
 from pytest_tokenwatt.plugin.bench import Bench
 from pytest_tokenwatt.plugin.collect import GateItem
-from pytest_tokenwatt.plugin.fixtures import LIVE
+from pytest_tokenwatt.plugin.fixtures import CANDIDATE, LIVE
 from pytest_tokenwatt.plugin.usertests import handle_of
 from pytest_tokenwatt.records import GateSpec
 
@@ -59,8 +59,18 @@ class Ordering:
 
 
 def selected(items: list[pytest.Item], bench: Bench) -> tuple[list[GateSpec], list[str]]:
-    """The selected gates of a spec, and the configurations whose running engine a test wants."""
+    """The selected gates of a spec, and the configurations that tests want beside: live, or to compare with."""
     gates = [item.gate for item in items if isinstance(item, GateItem) and item.bench is bench]
-    wanting = [handle_of(item) for item in items if LIVE in getattr(item, "fixturenames", ())]
-    live = {handle.config.key for handle in wanting if handle is not None and handle.bench is bench}
-    return gates, [key for key in bench.phases if key in live]
+    wanted = {key for item in items for key in _wanted(item, bench)}
+    return gates, [key for key in bench.phases if key in wanted]
+
+
+def _wanted(item: pytest.Item, bench: Bench) -> Iterator[str]:
+    handle = handle_of(item)
+    if handle is None or handle.bench is not bench:
+        return
+    names = getattr(item, "fixturenames", ())
+    if LIVE in names:
+        yield handle.config.key
+    if CANDIDATE in names and bench.spec.baseline is not None:
+        yield bench.spec.baseline.key

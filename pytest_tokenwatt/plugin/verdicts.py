@@ -17,6 +17,9 @@ _CODES: dict[str, int] = {Verdict.INCONCLUSIVE: INCONCLUSIVE, Verdict.INVALID: I
 class MeasurementFailed(Failed):
     """A test asked for a measurement that is not there; shown as one line, without a traceback."""
 
+    # As pytest does for its own outcomes: the summary shows the bare name.
+    __module__ = "builtins"
+
     def __init__(self, error: Exception, verdict: Verdict) -> None:
         self.verdict: str = verdict
         super().__init__(f"{type(error).__name__}: {error}", pytrace=False)

@@ -59,12 +59,13 @@ class Configuration(BaseModel):
 
     def attached(self, url: str) -> Configuration:
         """The same, attached to a running engine at ``url`` (checked and normalised by the caller)."""
-        engine = self.engine.model_copy(update={**_NOT_STARTED, "endpoint": url})
-        written = {key: value for key, value in (self.raw.get("engine") or {}).items() if key not in _NOT_STARTED}
+        engine = self.engine.model_copy(update={**_OF_THE_START, "endpoint": url})
+        written = {key: value for key, value in (self.raw.get("engine") or {}).items() if key not in _OF_THE_START}
         return self.model_copy(update={"engine": engine, "raw": {**self.raw, "engine": {**written, "endpoint": url}}})
 
 
-_NOT_STARTED: Mapping[str, Any] = {
+# metrics too: their URLs belong to the engine that the spec names, and figures of another engine would be wrong ones.
+_OF_THE_START: Mapping[str, Any] = {
     "command": None,
     "args": (),
     "up": None,
@@ -72,4 +73,5 @@ _NOT_STARTED: Mapping[str, Any] = {
     "logs": None,
     "prepare": (),
     "cleanup": (),
+    "metrics": None,
 }

@@ -32,6 +32,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--say-env", action="append", default=[], help="variables to print")
     parser.add_argument("--flood-mib", type=int, default=0)
     parser.add_argument("--stubborn-child", action="store_true", help="a daemonised grandchild that ignores SIGTERM")
+    parser.add_argument("--bare-child", action="store_true", help="a child without any environment; its pid is logged")
     parser.add_argument("--ignore-sigterm", action="store_true")
     parser.add_argument("--key", default=None)
     parser.add_argument("--busy", type=int, default=0, help="answer 429 to this many POSTs first")
@@ -193,6 +194,8 @@ def main() -> None:
         say(f"{name}={os.environ.get(name)}")
     if OPTIONS.stubborn_child:
         spawn_stubborn_child()
+    if OPTIONS.bare_child:
+        say(f"bare {subprocess.Popen(['sleep', '120'], env={}, start_new_session=True).pid}")
     for _ in range(OPTIONS.flood_mib):
         sys.stdout.write("x" * (1 << 20) + "\n")
     sys.stdout.flush()

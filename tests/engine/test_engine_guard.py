@@ -16,6 +16,7 @@ import pytest
 from engine_workshop import TAG, Workshop, fake, open_workshop, tagged, wait_for
 
 import pytest_tokenwatt
+from pytest_tokenwatt.engine.tree import is_alive
 
 
 @pytest.fixture
@@ -133,6 +134,16 @@ def test_a_second_guard_cleans_up_behind_a_killed_one(workshop: Workshop, tmp_pa
     assert flag.exists()
     assert workshop.leftovers == []
     assert "a second one cleaned up behind it" in engine.notes[0]
+
+
+def test_a_second_guard_finds_what_no_mark_tells_of(workshop: Workshop) -> None:
+    engine = workshop.start(command=fake("--bare-child"), stop_timeout_s=1)
+    child = int(workshop.log.read_text().split("bare ")[1].split()[0])
+    os.kill(guard_of(workshop.leftovers), signal.SIGKILL)
+    assert wait_for(lambda: workshop.leftovers == [], 5)
+    assert is_alive(child)
+    engine.stop()
+    assert not is_alive(child)
 
 
 def test_the_engine_ends_with_its_guard(workshop: Workshop) -> None:

@@ -47,7 +47,7 @@ class Reply:
         """Sleep while the client stays."""
         until_s = monotonic() + seconds
         while (left_s := until_s - monotonic()) > 0:
-            if self.reader.at_eof():
+            if self.reader.at_eof() or self.reader.exception() is not None:
                 raise ConnectionError("the client is gone")
             await asyncio.sleep(min(0.02, left_s))
 

@@ -41,6 +41,10 @@ def test_a_spec_as_argument_means_the_same(project: Project) -> None:
     assert project.collected("lab.yaml::tuned::rule[fast]") == ALL[6:]
 
 
+def test_what_was_not_asked_for_is_not_counted(project: Project) -> None:
+    project.run("--collect-only", "-q", "lab.yaml::tuned::slo").stdout.fnmatch_lines(["1 test collected*"])
+
+
 def test_a_spec_may_be_json_and_may_stand_in_the_ini_file(project: Project) -> None:
     project.spec("lab.json", text='{"engine": {"command": ["x", "{port}"], "model": "m"}, "slo": {"ttft_p99_ms": 1}}')
     assert project.collected("lab.json") == ["lab.json::baseline::contract", "lab.json::baseline::slo"]

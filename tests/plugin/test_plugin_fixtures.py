@@ -261,3 +261,46 @@ def test_several_specs_name_the_spec_in_the_parameter(project: Project) -> None:
         "test_it[next:baseline]",
         "test_it[next:tuned]",
     ]
+
+
+def test_a_spec_of_which_only_skipped_tests_remain_did_not_run(project: Project) -> None:
+    user(project, "@pytest.mark.skip\ndef test_it(goodput): pass")
+    result = project.run("test_user.py", "lab.yaml", "-k", "test_it")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["tokenwatt: lab.yaml: nothing of this spec ran; *"])
+
+
+def test_the_lab_is_told_of_a_baseline_that_only_tests_compare_with(project: Project) -> None:
+    user(project, "def test_it(baseline): pass")
+    project.collected("test_user.py", "lab.yaml", "--tokenwatt-config=tuned")
+    assert project.calls == ["select 4 baseline", "close"]
+
+
+def test_with_several_scenarios_one_is_named(project: Project) -> None:
+    text = SPEC.replace("configs:", "scenarios: [{name: chat}, {name: rag}]\nconfigs:")
+    project.spec(text=text)
+    assert "lab.yaml::tuned::slo[rag]" in project.collected("lab.yaml::tuned::slo")
+    assert project.collected("lab.yaml::tuned::slo[rag]") == ["lab.yaml::tuned::slo[rag]"]
+    user(
+        project,
+        "def test_named(tokenwatt): assert tokenwatt.goodput('rag') == 'goodput of tuned'\n"
+        "def test_wrong(tokenwatt): tokenwatt.goodput('rags')\n"
+        "def test_unnamed(goodput): pass\n",
+    )
+    result = project.run("test_user.py", "lab.yaml::tuned", "--tokenwatt-config=tuned")
+    result.assert_outcomes(passed=7, failed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        ["*UsageError: there are several scenarios; use tokenwatt.goodput(scenario) *chat, rag"]
+    )
+    result.stdout.fnmatch_lines(["*UsageError: there is no scenario 'rags'; *"])
+
+
+def test_a_comparison_in_a_spec_without_baseline_says_so(project: Project) -> None:
+    project.spec(text=SPEC.replace("  - {key: baseline, role: baseline}\n", ""))
+    user(project, "def test_it(baseline): pass")
+    result = project.run("test_user.py", "lab.yaml", "-k", "test_it")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        ["*NotMeasured: baseline was not measured: lab.yaml has no configuration with role baseline"]
+    )
+    assert "handle.py" not in result.stdout.str()

@@ -15,6 +15,7 @@ from pytest_tokenwatt.spec.load import load_spec
 from pytest_tokenwatt.spec.model import LengthMix, Spec
 
 DATA = Path(__file__).parent / "data"
+SPECS = Path(__file__).parents[2] / "specs"
 MINIMAL = "engine: {endpoint: 'http://127.0.0.1:8000/v1'}\n"
 
 
@@ -91,6 +92,28 @@ def test_the_specs_of_published_reports_load_unchanged(name: str, suffix: str, t
     assert spec.raw == published
     assert scenario.sweep.start_rps == published["sweep"]["start_rps"]
     assert config.gates.on_missing_baseline == "record"
+
+
+@pytest.mark.parametrize("path", sorted(SPECS.glob("*.yaml")), ids=lambda path: str(path.name))
+def test_a_shipped_spec_loads_with_no_variable_set(path: Path) -> None:
+    spec = load_spec(path, {})
+    assert spec.slo or spec.scenarios
+    assert all(config.engine.command or config.engine.endpoint for config in spec.configurations)
+
+
+def test_the_reference_experiment_is_shipped() -> None:
+    spec = load_spec(SPECS / "h100-qwen3-30b-a3b-fp8.yaml", {})
+    published = load_spec(DATA / "lab-kv-cache.json", {})
+    base, tuned = spec.configurations
+    assert (base.label, tuned.label) == ("vllm-default", "vllm-fp8kv")
+    assert tuned.engine.args == ("--kv-cache-dtype", "fp8")
+    assert (base.model.kv_dtype, tuned.model.kv_dtype) == ("bf16", "fp8")
+    assert spec.slo == published.slo
+    assert spec.measurement == published.measurement
+    assert spec.sweep == published.sweep
+    assert base.engine.model == published.configurations[0].engine.model
+    assert base.model.name == published.model.name
+    assert [source.source for source in spec.power] == [source.source for source in published.power]
 
 
 def test_defaults_of_what_is_absent() -> None:

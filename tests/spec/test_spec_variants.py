@@ -86,6 +86,10 @@ def test_an_endpoint_replaces_the_start() -> None:
     assert (tuned.engine.args, tuned.engine.prepare, tuned.engine.cleanup) == ((), (), ())
     assert tuned.engine.env == {"A": "b"}
     assert tuned.raw["engine"] == {"env": {"A": "b"}, "endpoint": "http://gpu:8000/v1"}
+    metrics = load("engine: {endpoint: 'http://old/v1', metrics: 'http://old/m'}\n").with_endpoint(
+        None, "http://new/v1"
+    )
+    assert metrics.configurations[0].engine.metrics is None, "the old engine's metrics are not the new one's"
     assert load(ONE).with_endpoint(None, "http://h/v1").configurations[0].engine.endpoint == "http://h/v1"
 
 

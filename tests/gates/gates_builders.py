@@ -1,0 +1,154 @@
+"""Records and gates for the tests of verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pytest_tokenwatt.records import (
+    ClientHealth,
+    ConfigRecord,
+    Contract,
+    Figure,
+    GateSpec,
+    GoodputRecord,
+    Percentile,
+    ProbeOutcome,
+    Reason,
+    SloBound,
+    WindowResult,
+)
+
+BOUNDS = (SloBound("ttft", 99, 2000), SloBound("tpot", 99, 50))
+HEALTH = ClientHealth(0.1, 20.0, 0.2, 400, 400, 0, 400, 0, 40_000, 0, 1.0, 0)
+
+
+def percentile(metric: str, value_ms: float | None, bound_ms: float | None) -> Percentile:
+    """A p99; ``None`` is infinite."""
+    return Percentile(metric, 99.0, value_ms, value_ms is None, 400, None, None, bound_ms)
+
+
+def percentiles(ttft_ms: float | None = 340.0, tpot_ms: float | None = 44.6) -> tuple[Percentile, ...]:
+    """Both of the SLO, and one that no SLO asks for."""
+    return (percentile("ttft", ttft_ms, 2000.0), percentile("tpot", tpot_ms, 50.0), percentile("e2e", 9000.0, None))
+
+
+def window(rate_rps: float, passes: bool = True, *, kind: str = "fixed", **changes: Any) -> WindowResult:
+    """A judged window of 120 s."""
+    result = WindowResult(
+        kind=kind,
+        label=f"{kind}-{rate_rps:g}",
+        rate_rps=rate_rps,
+        start_s=0.0,
+        end_s=120.0,
+        planned=400,
+        ok=400,
+        failures={},
+        failure_example=None,
+        percentiles=percentiles() if passes else percentiles(tpot_ms=61.2),
+        stable=True,
+        waiting_growth=0.0,
+        output_tokens=40_000,
+        good_tokens=40_000,
+        output_tok_s=333.3,
+        goodput_tok_s=333.3,
+        passes=passes,
+        misses=() if passes else ("TPOT p99 61.2 ms > 50 ms",),
+        decided="",
+        invalid=(),
+        client=HEALTH,
+    )
+    return replace(result, **changes)
+
+
+def goodput(tok_s: float | None = 4572.3, **changes: Any) -> GoodputRecord:
+    """A confirmed scenario; without ``tok_s`` one of which no rate passed."""
+    passed = tok_s is not None
+    record = GoodputRecord(
+        scenario="default",
+        mode="search",
+        slo=BOUNDS,
+        rate_rps=11.2 if passed else None,
+        goodput_tok_s=tok_s,
+        output_tok_s=tok_s,
+        percentiles=percentiles() if passed else percentiles(tpot_ms=61.2),
+        slo_pass_count=2 if passed else 0,
+        repeats=2,
+        highest_passing_rps=11.2 if passed else None,
+        lowest_failing_rps=11.4,
+        bracket="closed" if passed else "none",
+        backoffs=0,
+        error_pct=1.8 if passed else None,
+        variance_band_pct=1.0 if passed else None,
+        misses=() if passed else ("TPOT p99 61.2 ms > 50 ms",),
+        invalid=(),
+        notes=(),
+        windows=(),
+        figures={
+            "ttft_p50_ms": Figure(50.0, "ms"),
+            "ttft_p99_ms": Figure(340.0, "ms"),
+            "goodput_tok_s": Figure(tok_s, "tok/s", reason=None if passed else "no rate passed"),
+            "failed_requests": Figure(0.0, "requests"),
+            "server:vllm:num_preemptions_total": Figure(0.0, ""),
+        },
+    )
+    return replace(record, **changes)
+
+
+def contract(**states: str) -> Contract:
+    """A contract whose required probes are ``model`` and ``stream``, the optional one ``ids``."""
+    found = {"model": "pass", "stream": "pass", "ids": "pass", **states}
+    return Contract(
+        tuple(ProbeOutcome(name, name != "ids", state, f"{name} says {state}", "") for name, state in found.items())
+    )
+
+
+def config(key: str = "tuned", *scenarios: GoodputRecord, **changes: Any) -> ConfigRecord:
+    """A configuration's record; without scenarios the default one."""
+    records = scenarios or (goodput(),)
+    record = ConfigRecord(
+        key=key,
+        role="baseline" if key == "baseline" else "tuned",
+        label=key,
+        like=None,
+        identity=None,
+        fingerprint=None,
+        contract=contract(),
+        scenarios={each.scenario: each for each in records},
+        invalid=(),
+        not_covered=(),
+        launch={},
+        minutes={},
+    )
+    return replace(record, **changes)
+
+
+def gate(kind: str, limits: Mapping[str, Any] | None = None, **changes: Any) -> GateSpec:
+    """A gate of ``tuned`` with these limits."""
+    defaults: dict[str, Mapping[str, Any]] = {
+        "slo": {"at_rps": None, "ttft_p99_ms": 2000.0, "tpot_p99_ms": 50.0},
+        "goodput": {"min": 0.95, "min_tok_s": None, "min_rps": None},
+    }
+    spec = GateSpec(
+        config="tuned",
+        gate=kind,
+        kind=kind,
+        param=None,
+        scenario=None if kind in ("contract", "rule") else "default",
+        needs="goodput",
+        mode="enforce",
+        on_inconclusive="fail",
+        line=7,
+        limits={**defaults.get(kind, {}), "on_missing_baseline": "fail", **(limits or {})},
+    )
+    return replace(spec, **changes)
+
+
+def rule(metric: str, **limits: float) -> GateSpec:
+    """A rule on a metric."""
+    names = dict.fromkeys(("min", "max", "min_ratio", "max_ratio"))
+    return gate("rule", {**names, "metric": metric, **limits}, gate="rule[mine]", param="mine")
+
+
+INVALID = Reason("client_cpu", "a load worker used 97 % of a core")
