@@ -20,7 +20,7 @@ from pytest_tokenwatt.campaign.phase import Phase
 from pytest_tokenwatt.campaign.plan import minutes, plan_view
 from pytest_tokenwatt.campaign.session import Session
 from pytest_tokenwatt.engine.start import RunningEngine
-from pytest_tokenwatt.errors import EngineError, GateFailed, Problem
+from pytest_tokenwatt.errors import EngineError, GateFailed, Problem, UsageError
 from pytest_tokenwatt.gates.catalog import list_gates
 from pytest_tokenwatt.gates.judge import exit_code, judge
 from pytest_tokenwatt.gates.user import judge_user_rule
@@ -174,7 +174,9 @@ class Lab:
     def record_gate(
         self, config: str, name: str, value: float | None, op: str, limit: float, unit: str | None = None
     ) -> GateResult:
-        """Judge a user's own rule and keep it for the report."""
+        """Judge a user's own rule and keep it for the report. Raises ``UsageError`` for a built-in gate's name."""
+        if any(gate.gate == name for gate in self.gates if gate.config == config):
+            raise UsageError(f"{config} has a gate {name!r} already", where="tokenwatt.gate", remedy="choose another name")
         result = judge_user_rule(config, name, value, op, limit, unit)
         self._results[result.id] = result
         return result
@@ -195,8 +197,8 @@ class Lab:
             self._session.journal.write(Event.INTERRUPTED)
 
     def finish(self) -> Finished | None:
-        """Write the report of what was judged; ``None`` when nothing was. Calling it again returns the same."""
-        if self._finished is None and self._results:
+        """Write the report; ``None`` when nothing was measured or judged. Calling it again returns the same."""
+        if self._finished is None and (self._results or self._phases):
             self._finished = self._finish()
         return self._finished
 

@@ -28,7 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "plugin": BELOW_LAB | ENGINE_ROOM | {"campaign", "lab"},
     "testing": BELOW_LAB | ENGINE_ROOM | {"campaign", "lab", "plugin"},
     "__main__": BELOW_LAB | ENGINE_ROOM | {"campaign", "lab"},
-    "__init__": BELOW_LAB | ENGINE_ROOM | {"campaign", "lab"},
+    "__init__": BELOW_LAB | {"plugin"},
 }
 PYTEST_IMPORTERS = {"plugin", "testing"}
 

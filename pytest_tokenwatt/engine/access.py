@@ -44,8 +44,11 @@ class Access:
         return self.headers if _origin(url) == _origin(self.endpoint) else {}
 
     def tls(self) -> ssl.SSLContext | None:
-        """The TLS context, ``None`` for plain HTTP. Raises ``EngineError`` (``bad_tls``) for an unusable CA file."""
-        if urlsplit(self.endpoint).scheme != "https":
+        """The TLS context, ``None`` where the default one will do or none is needed.
+
+        Raises ``EngineError`` (``bad_tls``) for an unusable CA file.
+        """
+        if self.ca_file is None and self.verify_tls:
             return None
         try:
             context = ssl.create_default_context(cafile=self.ca_file)

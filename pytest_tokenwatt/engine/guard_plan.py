@@ -46,7 +46,7 @@ class GuardPlan:
     @property
     def stop_budget_s(self) -> float:
         """Seconds within which the guard is done after it was told to stop, whatever its commands do."""
-        return self.stop_timeout_s * (3 + len(self.down) + len(self.cleanup)) + 30.0
+        return self.stop_timeout_s * (3 + len(self.down) + len(self.cleanup)) + 60.0
 
     def to_line(self) -> bytes:
         """One line of JSON; undecodable bytes of the environment survive as escaped surrogates."""

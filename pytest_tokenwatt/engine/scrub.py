@@ -9,7 +9,8 @@ MASK = "***"
 
 _TELLING = re.compile(r"(?i)(api_?key|token|secret|passw(or)?d|credential|authorization)")
 _HARMLESS = re.compile(r"(?i)(max|num|n|batched|new|output|input|total|special|stop)_?tokens?|tokeniz|tokenwatt")
-_SHORTEST = 6
+# Shorter ones would mask half of every text, and are no secrets.
+_SHORTEST_NAMED, _SHORTEST = 3, 6
 
 
 def is_telling(name: str) -> bool:
@@ -22,7 +23,7 @@ class Scrubber:
     """Masks the values of the variables that a spec names as secrets, and of those whose names tell that they are."""
 
     def __init__(self, environ: Mapping[str, str], secret_variables: Iterable[str] = ()) -> None:
-        named = {environ.get(name, "") for name in secret_variables}
+        named = {value for name in secret_variables if len(value := environ.get(name, "").strip()) >= _SHORTEST_NAMED}
         telling = {value for name, value in environ.items() if is_telling(name) and len(value) >= _SHORTEST}
         # Longest first, so that a secret that contains another one is masked whole.
         self._values = sorted({value for value in named | telling if value.strip()}, key=len, reverse=True)

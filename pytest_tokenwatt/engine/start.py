@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pytest_tokenwatt.engine import vocabulary
@@ -137,7 +138,8 @@ class _Start:
         urls = self._engine.metrics or (f"{client.access.root}/metrics",)
         metrics = self._loop.call(read_all(client, urls))
         log_lines = health.log.whole_lines()
-        identity = self._loop.call(read_identity(client, models, served, log_lines, metrics))
+        told = self._loop.call(read_identity(client, models, served, log_lines, metrics))
+        identity = replace(told, start_args=self._scrub.mapping(told.start_args))
         check_version(self._engine.version, identity.version, client.access.endpoint)
         known = self._vocabulary(client, identity, str(served.get("owned_by")))
         self._place.progress(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from time import monotonic
 from typing import Any, Protocol, cast
 
@@ -230,7 +229,7 @@ class Connection(asyncio.Protocol):
 
     def _ended_by_loss(self, exchange: Exchange, at_s: float, why: str) -> None:
         self._stamp_s = at_s
-        if exchange.reused and not exchange.bytes_received:
+        if exchange.reused and not exchange.bytes_received and not exchange.dropped:
             self.exchange = None
             self._owner.resend(exchange)
             return
@@ -277,6 +276,3 @@ def _said(body: bytes) -> str:
 
 def _text(body: bytes) -> str:
     return " ".join(body[:MESSAGE_CHARS].decode("utf-8", "replace").split()) or "(empty body)"
-
-
-ConnectionFactory = Callable[[], Connection]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import selectors
+import site
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import BinaryIO
 
+import pytest_tokenwatt
 from pytest_tokenwatt.errors import LoadError
 from pytest_tokenwatt.load.wire import FrameSplitter, Kind, frame, pack_target, unpack_notice
 from pytest_tokenwatt.records import Target
@@ -163,7 +165,7 @@ class Crew:
 def _start(number: int, log: BinaryIO) -> Member:
     ours, theirs = socket.socketpair()
     with theirs:
-        command: Sequence[str] = [sys.executable, "-m", "pytest_tokenwatt.load.worker", str(theirs.fileno())]
+        command = [sys.executable, "-P", "-m", "pytest_tokenwatt.load.worker", str(theirs.fileno())]
         try:
             process = subprocess.Popen(
                 command,
@@ -172,13 +174,22 @@ def _start(number: int, log: BinaryIO) -> Member:
                 stderr=log,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env=_environment(),
             )
         except BaseException:
             ours.close()
             raise
     ours.settimeout(SILENCE_S)
     return Member(number, process, ours)
+
+
+def _environment() -> dict[str, str]:
+    """Our environment, with this package importable also where it is not installed."""
+    root = str(Path(pytest_tokenwatt.__file__).parents[1])
+    if root in site.getsitepackages():
+        return dict(os.environ)
+    known = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([*([known] if known else []), root])}
 
 
 def _last_line(log: Path, start: int) -> str:

@@ -17,6 +17,10 @@ from pytest_tokenwatt.records import ErrorClass, Schedule
 AHEAD_S = 0.5
 """How long before its instant a request is rendered at the earliest: bounds the memory for bodies."""
 
+BURST_S = 0.002
+"""Overdue requests are sent for so long at a time, then the sockets have their turn."""
+
+NOT_SENT = "due but not sent when the run ended"
 AHEAD_MAX = 256
 EXPECT_S = 0.3
 EXPECT_MAX = 32
@@ -56,8 +60,8 @@ class Queue:
             return None
         return instant_s
 
-    def take(self, writer: RequestWriter) -> Exchange:
-        """The next request, rendered."""
+    def take(self, writer: RequestWriter | None) -> Exchange:
+        """The next request, rendered if there is a writer. Raises ``LookupError`` when there is none."""
         if self._warm_s() is not None:
             exchange = self._make(WARMUP, self._share.warmup, self._warm, self._start_s, writer)
             self._warm += 1
@@ -68,10 +72,12 @@ class Queue:
             raise LookupError("no request is due")
         return exchange
 
-    def _make(self, phase: str, schedule: Schedule, local: int, start_s: float, writer: RequestWriter) -> Exchange:
+    def _make(
+        self, phase: str, schedule: Schedule, local: int, start_s: float, writer: RequestWriter | None
+    ) -> Exchange:
         index = local * self._share.workers + self._share.worker
         tokens = (schedule.input_tokens[local], schedule.output_tokens[local])
-        request = writer.render(schedule.prompt_key, index, *tokens)
+        request = b"" if writer is None else writer.render(schedule.prompt_key, index, *tokens)
         return Exchange(phase, index, start_s + schedule.offset_s[local], tokens, request)
 
 
@@ -113,13 +119,26 @@ class Offer:
         if not self._stopped:
             self._look_ahead()
 
-    def stop(self) -> None:
-        """Send nothing more; what is in flight goes on."""
+    def stop(self, stop_s: float) -> None:
+        """Send nothing more. Requests that were due before ``stop_s`` and not sent are ended as such."""
         self._stopped = True
         self._timer.close()
+        while (due_s := self._due_s()) is not None and due_s < stop_s:
+            exchange = self._ready.popleft() if self._ready else self._queue.take(None)
+            exchange.finish(monotonic(), ErrorClass.ABORTED, NOT_SENT)
+            self.ended.append(exchange)
         self._ready.clear()
-        for exchange in list(self._held):
-            self._pool.abort(exchange, ErrorClass.ABORTED, "stopped before it was sent")
+        for exchange in list(self.in_flight):
+            if exchange.sent_s is None:
+                self._pool.abort(exchange, ErrorClass.ABORTED, NOT_SENT)
+
+    def drain(self) -> list[Exchange]:
+        """Let what is in flight finish unrecorded; returns it, ended as it stands now."""
+        now_s = monotonic()
+        for exchange in self.in_flight:
+            exchange.finish(now_s, ErrorClass.ABORTED, "still running when the run ended")
+            exchange.dropped = True
+        return list(self.in_flight)
 
     def expire(self) -> None:
         """Give up the requests that are older than the request timeout."""
@@ -145,7 +164,7 @@ class Offer:
         if self._stopped:
             return
         now_s = monotonic()
-        while (due_s := self._due_s()) is not None and due_s <= now_s:
+        while (due_s := self._due_s()) is not None and due_s <= now_s and monotonic() < now_s + BURST_S:
             self._offer(self._ready.popleft() if self._ready else self._queue.take(self._writer))
         self._look_ahead()
 
@@ -180,7 +199,6 @@ class Offer:
         if due_s is None:
             return
         self._timer.set(due_s)
-        self._expect()
         if not self._rendering:
             self._rendering = True
             self._loop.call_soon(self._render_one)
@@ -193,7 +211,10 @@ class Offer:
     def _render_one(self) -> None:
         """Render one request, then let the sockets have their turn."""
         self._rendering = False
-        if self._stopped or not self._wants_more():
+        if self._stopped:
+            return
+        if not self._wants_more():
+            self._expect()
             return
         self._ready.append(self._queue.take(self._writer))
         self._rendering = True

@@ -18,6 +18,8 @@ from pytest_tokenwatt.records import ErrorClass
 IDLE_LIMIT_S = 4.0
 """Idle connections older than this are not reused: usual servers close theirs after five seconds."""
 
+CONNECT_TIMEOUT_S = 30.0
+
 REFUSED_PAUSE_S = 0.25
 """After a failed connect none is opened in advance for so long; those that requests need are still tried."""
 
@@ -84,14 +86,6 @@ class Pool:
         exchange.finish(monotonic(), error, message)
         self._ended(exchange)
 
-    def close(self) -> None:
-        """Close every connection."""
-        for task in self._opening:
-            task.cancel()
-        for connection in (*self._idle, *self._busy.values()):
-            connection.close()
-        self._idle.clear()
-
     # What connections report (connection.Owner)
 
     def released(self, connection: Connection, exchange: Exchange) -> None:
@@ -138,7 +132,8 @@ class Pool:
     async def _connect(self) -> None:
         task = asyncio.current_task()
         try:
-            connection = await self._dial()
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                connection = await self._dial()
         except OSError as error:
             self._opening.discard(task)
             self._refused(error)

@@ -32,7 +32,6 @@ from pytest_tokenwatt.load.wire import (
     unpack_share,
     unpack_target,
 )
-from pytest_tokenwatt.records import ErrorClass
 
 TICK_S = 0.25
 PROGRESS_AT_ONCE = 200
@@ -132,7 +131,8 @@ class Worker(asyncio.Protocol):
             self._tick_handle.cancel()
         if offer is not None:
             self._finish_report()
-            offer.stop()
+            self._drain_inbox()
+            offer.stop(stop_s)
             self._close_offer(offer, stop_s, abort=abort)
         if abort:
             for leftover in self._leftovers:
@@ -142,16 +142,13 @@ class Worker(asyncio.Protocol):
 
     def _close_offer(self, offer: Offer, stop_s: float, *, abort: bool) -> None:
         """Report everything that was scheduled before the stop; what still runs is aborted or left to drain."""
-        self._drain_inbox()
+        left: list[Exchange] = []
         if abort:
             offer.abort()
         else:
-            now_s = monotonic()
-            for exchange in offer.in_flight:
-                exchange.finish(now_s, ErrorClass.ABORTED, "still running when the run ended")
-                exchange.dropped = True
+            left = offer.drain()
             self._leftovers.append(offer)
-        last = [exchange for exchange in (*offer.ended, *offer.in_flight) if exchange.scheduled_s < stop_s]
+        last = [exchange for exchange in (*offer.ended, *left) if exchange.scheduled_s < stop_s]
         for part in _parts(last, RECORDS_AT_ONCE):
             self._send(Kind.RECORDS, pack_records(exchange.record() for exchange in part))
 

@@ -102,7 +102,8 @@ class Reply:
         """The JSON object of a reply without streaming; ``prompt_logprobs`` are those of the prompt's ids from 1 on."""
         self._tokens = len(output.ids)
         prompt_part = None if prompt_logprobs is None else [None, *map(self._prompt_entry, prompt_logprobs)]
-        body = {**self._head, "usage": self._usage(), "system_fingerprint": self._fingerprint, "metrics": None}
+        usage = {**self._usage(), "prompt_tokens_details": None}
+        body = {**self._head, "usage": usage, "system_fingerprint": self._fingerprint, "metrics": None}
         ids = self._request.prompt if self._request.return_token_ids else None
         if not self._request.chat:
             return body | {"choices": [self._text_choice(output) | {"prompt_logprobs": prompt_part}]}
@@ -119,12 +120,7 @@ class Reply:
 
     def _usage(self) -> dict[str, Any]:
         prompt = len(self._request.prompt)
-        return {
-            "prompt_tokens": prompt,
-            "total_tokens": prompt + self._tokens,
-            "completion_tokens": self._tokens,
-            "prompt_tokens_details": None,
-        }
+        return {"prompt_tokens": prompt, "total_tokens": prompt + self._tokens, "completion_tokens": self._tokens}
 
     # --- log-probabilities
 

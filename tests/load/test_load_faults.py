@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic, sleep
@@ -96,6 +97,31 @@ def test_a_watch_that_never_stops_meets_the_deadline(tmp_path: Path) -> None:
     assert run.stop == "deadline"
     assert monotonic() - started_s < 15
     assert {record.error for record in run.requests} == {ErrorClass.TIMEOUT}
+
+
+def test_requests_that_a_late_worker_did_not_send_are_recorded(tmp_path: Path) -> None:
+    before = children()
+    frozen: list[float] = []
+    with serving(LoadServer()) as server:
+
+        def strike() -> None:
+            for pid in children() - before:
+                os.kill(pid, signal.SIGSTOP)
+                threading.Timer(1.6, os.kill, (pid, signal.SIGCONT)).start()
+            frozen.append(monotonic())
+
+        def alive() -> str | None:
+            return "exit code 1" if frozen and monotonic() > frozen[0] + 0.8 else None
+
+        target = Target(server.endpoint, "m", vocab_size=50)
+        with LoadGenerator(target, 1, alive, tmp_path / "load.log") as generator:
+            run = generator.run(small_plan([4] * 4000, window_s=30, gap_s=0.01), Striking(strike))
+    start_s = run.spans[0].start_s
+    due = [k for k in range(4000) if start_s + 0.01 * k < run.ended_s]
+    assert [record.index for record in run.requests] == due
+    late = [record for record in run.requests if record.sent_s is None or record.sent_s > record.scheduled_s + 0.5]
+    assert late
+    assert all(record.error is ErrorClass.ABORTED for record in run.requests if record.sent_s is None)
 
 
 class Striking:

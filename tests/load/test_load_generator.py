@@ -68,7 +68,12 @@ def slowly(seconds: float, tokens: int = 4) -> Behaviour:
 
 
 def measured(run: LoadRun) -> list[RequestRecord]:
-    return [record for record in run.requests if record.phase == "measured"]
+    """The measured requests, each one that was scheduled before the stop exactly once."""
+    records = [record for record in run.requests if record.phase == "measured"]
+    start_s = run.spans[0].start_s
+    due = [offset for offset in run.plan.measured.offset_s if start_s + offset < run.ended_s]
+    assert [record.index for record in records] == list(range(len(due)))
+    return records
 
 
 def test_requests_follow_the_schedule(two_workers: LoadGenerator, server: LoadServer) -> None:

@@ -146,12 +146,10 @@ def test_the_warm_up_is_another_draw_over_its_whole_length() -> None:
 
 def test_what_seeds_the_draw_and_what_only_the_prompts() -> None:
     plan = plan_at(10.0)
-    for same in ({"salt": "t"}, {"label": "probe 2"}):
-        other = plan_at(10.0, **same)
+    for other in (plan_at(10.0, salt="t"), plan_at(10.0, label="probe 2")):
         assert other.measured.offset_s == plan.measured.offset_s
         assert other.measured.prompt_key != plan.measured.prompt_key
-    for different in ({"purpose": "confirm"}, {"seed": 8}):
-        other = plan_at(10.0, **different)
+    for other in (plan_at(10.0, purpose="confirm"), plan_at(10.0, seed=8)):
         assert other.measured.offset_s[:20] != plan.measured.offset_s[:20]
         assert other.measured.prompt_key != plan.measured.prompt_key
     assert plan_at(10.0) == plan
@@ -215,7 +213,7 @@ TRACES = {
     "own.jsonl": '{"input_tokens": 10, "output_tokens": 1}\n\n{"input_tokens": 20, "output_tokens": 2, "x": "y"}\n',
     "mooncake.jsonl": '{"timestamp": 0, "input_length": 10, "output_length": 1, "hash_ids": [1]}\n'
     '{"timestamp": 5, "input_length": 20, "output_length": 2, "hash_ids": [1, 2]}\n',
-    "azure.csv": "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,10,1\n2023-11-16,20,2\n2023,9,0\n",
+    "azure.csv": "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.68,10,1\n2023-11-16,20,2\n2023,9,0\n",
     "burst.csv": "\ufeffTimestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,GPT-4,10,1,11,API log\n"
     "6,GPT-4,20,2,22,API log\n7,GPT-4,0,0,0,API log\n",
 }

@@ -202,4 +202,5 @@ class Project:
 def run_real(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, *args: str) -> pytest.RunResult:
     """Run the inner pytest on the real lab."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTHONPATH", str(Path(pytest_tokenwatt.__file__).parents[1]))
     return pytester.runpytest_inprocess(*args, "-p", "no:cacheprovider", plugins=[pytest_tokenwatt.plugin])

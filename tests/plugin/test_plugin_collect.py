@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from scripted_lab import ALL, SPEC, Project
 
-pytest_plugins = ["pytester"]
-
 YAML_TESTS = """
 import pytest
 class YamlFile(pytest.File):

@@ -12,8 +12,6 @@ from scripted_lab import Project
 
 import pytest_tokenwatt
 
-pytest_plugins = ["pytester"]
-
 IDLE = """
 import sys
 before = set(sys.modules)

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from scripted_lab import SPEC, Project
 
-pytest_plugins = ["pytester"]
-
 SINGLE = SPEC.replace(SPEC[SPEC.index("configs:") : SPEC.index("gates:")], "")
 
 

@@ -7,8 +7,6 @@ import xml.etree.ElementTree as ET
 import pytest
 from scripted_lab import Project
 
-pytest_plugins = ["pytester"]
-
 
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:

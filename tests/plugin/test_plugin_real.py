@@ -7,8 +7,6 @@ import json
 import pytest
 from scripted_lab import REAL, run_real
 
-pytest_plugins = ["pytester"]
-
 USER_TESTS = """
 import asyncio
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from scripted_lab import ALL, Project
 
-pytest_plugins = ["pytester"]
-
 
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
