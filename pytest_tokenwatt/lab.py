@@ -176,7 +176,8 @@ class Lab:
     ) -> GateResult:
         """Judge a user's own rule and keep it for the report. Raises ``UsageError`` for a built-in gate's name."""
         if any(gate.gate == name for gate in self.gates if gate.config == config):
-            raise UsageError(f"{config} has a gate {name!r} already", where="tokenwatt.gate", remedy="choose another name")
+            what = f"{config} has a gate {name!r} already"
+            raise UsageError(what, where="tokenwatt.gate", remedy="give the rule another name")
         result = judge_user_rule(config, name, value, op, limit, unit)
         self._results[result.id] = result
         return result

@@ -20,7 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "values": {"records", "errors"},
     "spec": {"records", "errors"},
     "geometry": {"spec", "records", "errors"},
-    **{layer: BELOW_LAB for layer in ENGINE_ROOM},
+    **dict.fromkeys(ENGINE_ROOM, BELOW_LAB),
     "gates": BELOW_LAB | {"metrics"},
     "quality": BELOW_LAB | {"metrics"},
     "campaign": BELOW_LAB | ENGINE_ROOM,

@@ -133,6 +133,19 @@ class Handlers:
         self, http: web.Request, request: GenerationRequest, reply: Reply, generation: Generation
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+        try:
+            return await self._send_events(http, response, request, reply, generation)
+        except ConnectionResetError:
+            return response  # the client has gone: nobody is left to answer
+
+    async def _send_events(
+        self,
+        http: web.Request,
+        response: web.StreamResponse,
+        request: GenerationRequest,
+        reply: Reply,
+        generation: Generation,
+    ) -> web.StreamResponse:
         broken = self._dice.random() < self.faults.stream_error
         cut = self._dice.random() < self.faults.cut_stream
         await response.prepare(http)

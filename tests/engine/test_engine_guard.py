@@ -189,3 +189,10 @@ def test_a_killed_engine_names_the_signal(workshop: Workshop) -> None:
     assert "died with signal SIGKILL (often the kernel's out-of-memory killer" in (engine.death() or "")
     engine.stop()
     assert engine.death() is None
+
+
+def test_the_guard_loads_the_standard_library_only() -> None:
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import pytest_tokenwatt.engine.guard; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code, ROOT], capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert loaded - set(sys.stdlib_module_names) <= {"__main__", "pytest_tokenwatt", "sitecustomize"}
