@@ -19,7 +19,7 @@ _TEXT = "Count upwards: one, two, three, four, five, six, seven,"
 _SAFE_IDS = range(32, 200)
 
 
-class ProbeFailure(Exception):  # noqa: N818 - an outcome, not an error
+class ProbeFailure(Exception):
     """A probe's outcome other than a pass: ``state`` is ``missing`` or ``wrong``."""
 
     def __init__(self, state: str, detail: str) -> None:

@@ -42,9 +42,8 @@ def parse_endpoint(endpoint: str) -> Address:
 
 
 def _bad(endpoint: str, why: str) -> LoadError:
-    return LoadError(
-        "bad_endpoint", f"endpoint {endpoint!r}: {why}", remedy="give one such as http://127.0.0.1:8000/v1"
-    )
+    shown = re.sub(r"//[^/@]*@", "//", endpoint)  # a password in it stays unsaid
+    return LoadError("bad_endpoint", f"endpoint {shown!r}: {why}", remedy="give one such as http://127.0.0.1:8000/v1")
 
 
 def resolve(address: Address) -> tuple[str, ...]:

@@ -126,7 +126,7 @@ class Worker(asyncio.Protocol):
 
     def _stop(self, payload: bytes) -> None:
         stop_s, abort = unpack_instant(payload)
-        offer, self._offer = self._offer, None
+        offer = self._offer
         if self._tick_handle is not None:
             self._tick_handle.cancel()
         if offer is not None:
@@ -134,6 +134,7 @@ class Worker(asyncio.Protocol):
             self._drain_inbox()
             offer.stop(stop_s)
             self._close_offer(offer, stop_s, abort=abort)
+            self._offer = None
         if abort:
             for leftover in self._leftovers:
                 leftover.abort()

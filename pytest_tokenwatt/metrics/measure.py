@@ -13,6 +13,7 @@ from pytest_tokenwatt.metrics.percentiles import needed_requests
 from pytest_tokenwatt.metrics.samples import LatencySamples
 from pytest_tokenwatt.metrics.search import ProbeOutcome, ProbePlan, Search, SearchResult, search
 from pytest_tokenwatt.metrics.settings import MeasurementSettings, SweepSettings
+from pytest_tokenwatt.metrics.stability import is_level
 from pytest_tokenwatt.metrics.watch import SloWatch
 from pytest_tokenwatt.metrics.window import judge_run, stop_reason, too_few, window_indices
 from pytest_tokenwatt.records import GoodputRecord, Loader, LoadPlan, LoadRun, Reason, WindowResult
@@ -116,7 +117,7 @@ class _Conduct:
             run = self.loader.run(plan, SloWatch(plan, bounds, probe.kind))
         except LoadError as error:
             return ProbeOutcome((), (Reason(error.reason, str(error)),))
-        if not run.warm_level:
+        if probe.kind != "search" and run.spans and not _was_level(run):
             self.notes.append(f"{plan.label}: requests in flight still rose at the end of the warm-up")
         return self._judge(probe, run)
 
@@ -134,3 +135,9 @@ class _Conduct:
                 self.observe(result)
         unmeasured = () if judged else (stop_reason(run.stop),)
         return ProbeOutcome(tuple(results), unmeasured)
+
+
+def _was_level(run: LoadRun) -> bool:
+    """Whether the load was level when its windows began, also where the warm-up was too short to be asked."""
+    start_s = run.spans[0].start_s
+    return run.warm_level or is_level(start_s, [reading for reading in run.in_flight if reading.at_s <= start_s])

@@ -81,8 +81,8 @@ class _Verdict:
         return tuple(dict.fromkeys(miss for window in self.windows if not window.passes for miss in window.misses))
 
 
-class _Invalid(Exception):  # noqa: N818 - a jump out of the search, not an error
-    """The probe stayed invalid."""
+class _Invalid(Exception):
+    """The probe stayed invalid: a jump out of the search."""
 
     def __init__(self, verdict: _Verdict) -> None:
         self.verdict = verdict

