@@ -21,10 +21,10 @@ from pytest_tokenwatt.campaign.plan import minutes, plan_view
 from pytest_tokenwatt.campaign.session import Session
 from pytest_tokenwatt.engine.start import RunningEngine
 from pytest_tokenwatt.errors import EngineError, GateFailed, Problem, UsageError
+from pytest_tokenwatt.gates.band import session_band_pct
 from pytest_tokenwatt.gates.catalog import list_gates
 from pytest_tokenwatt.gates.judge import exit_code, judge
 from pytest_tokenwatt.gates.user import judge_user_rule
-from pytest_tokenwatt.metrics.goodput import variance_band_pct
 from pytest_tokenwatt.records import DEFAULT_SCENARIO, ConfigRecord, GateResult, GateSpec
 from pytest_tokenwatt.report.coverage import caveats
 from pytest_tokenwatt.report.lab import ReportContext, build_report, report_title
@@ -311,7 +311,7 @@ class Lab:
             generated=self._started,
             command=self._options.invocation,
             versions=_versions(),
-            variance_band_pct=_band_pct(records),
+            variance_band_pct=session_band_pct(records, self.spec.configurations[0].scenarios[0].name),
             title=self._options.title,
             interrupted=self._interrupted,
         )
@@ -330,16 +330,3 @@ def _compares(gate: GateSpec) -> bool:
     """Whether the gate compares with the baseline."""
     ratios = ("min_ratio", "max_ratio") if gate.kind == "rule" else ("min",)
     return gate.needs != "later" and any(gate.limits.get(name) is not None for name in ratios)
-
-
-def _band_pct(records: Sequence[ConfigRecord]) -> float | None:
-    """The session's band: repeats of every scenario, and the baseline against its declared repeats."""
-    by_key = {record.key: record for record in records}
-    pairs = [
-        (by_key[again.like].scenarios[name], goodput)
-        for again in records
-        if again.like in by_key
-        for name, goodput in again.scenarios.items()
-        if again.like is not None and name in by_key[again.like].scenarios
-    ]
-    return variance_band_pct([goodput for record in records for goodput in record.scenarios.values()], pairs)

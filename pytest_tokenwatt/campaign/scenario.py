@@ -78,7 +78,7 @@ class _Measurement:
         named = "" if scenario.name == DEFAULT_SCENARIO else f" {scenario.name}"
         self._name = f"{configuration.key}{named}"
         self._traffic = self._open_traffic()
-        self._server: dict[str, Figure] = {}
+        self._server: dict[float, dict[str, Figure]] = {}
 
     def take(self) -> GoodputRecord:
         scenario, session = self._scenario, self._session
@@ -119,7 +119,8 @@ class _Measurement:
             on_run=lambda probe, run, windows: self._keep(probe, run, windows, loader.edges),
             prefix_tokens=lambda: _prefix_tokens(loader.edges),
         )
-        return replace(record, figures={**record.figures, **self._server})
+        confirmed = {} if record.rate_rps is None else self._server.get(record.rate_rps, {})
+        return replace(record, figures={**record.figures, **confirmed})
 
     def _open_traffic(self) -> Traffic:
         identity = self._engine.identity
@@ -160,12 +161,12 @@ class _Measurement:
     def _keep(
         self, probe: ProbePlan, run: LoadRun, windows: Sequence[WindowResult], edges: EdgeMetrics
     ) -> Sequence[str | None]:
-        """Store the run's requests; keep the engine's metrics of the run that is the latest to count."""
+        """Store the run's requests; keep the engine's metrics by rate, for that of the rate that is confirmed."""
         scenario = "" if self._scenario.name == DEFAULT_SCENARIO else f"{self._scenario.name}-"
         name = f"requests-{self._configuration.key}-{scenario}{run.plan.label}.npz"
         write_requests(self._session.run_dir.file(name), run.requests, run.spans, run.anchor)
         if probe.kind != "search":
-            self._server = _server_figures(edges)
+            self._server[probe.rate_rps] = _server_figures(edges)
         return [name] * len(windows)
 
 

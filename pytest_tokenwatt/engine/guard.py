@@ -13,9 +13,11 @@ import select
 import signal
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from pytest_tokenwatt.engine import lockfile
 from pytest_tokenwatt.engine.children import Children
 from pytest_tokenwatt.engine.guard_plan import DONE, EXITED, FAILED, STARTED, Argv, GuardPlan, program
 
@@ -128,6 +130,8 @@ class Guard:
         self._sweep(patience_s)
         self._undo("cleanup", self._plan.cleanup)
         left = self._sweep(min(patience_s, _COMMAND_GRACE_S))
+        if self._plan.lock is not None:
+            lockfile.drop(Path(self._plan.lock[0]), self._plan.lock[1])
         self._tell(DONE, problems=self._problems, left=sorted(left))
 
     def _end_engine(self, pid: int, patience_s: float) -> None:

@@ -25,8 +25,9 @@ class GuardPlan:
 
     ``env`` is the whole environment of the commands; it travels through a pipe, never as an argument.
     ``mark`` identifies the processes of this guard; ``inherited`` are those, as ``tree.incarnations``, that an earlier
-    guard left to this one. Times are seconds: ``start_timeout_s`` for all start commands
-    together, ``stop_timeout_s`` for the engine's end and for each of the down and cleanup commands.
+    guard left to this one. ``lock`` is the port's lock file with the descriptor that holds it and is passed on.
+    Times are seconds: ``start_timeout_s`` for all start commands together, ``stop_timeout_s`` for the engine's end and
+    for each of the down and cleanup commands.
     """
 
     parent: int
@@ -42,6 +43,7 @@ class GuardPlan:
     down: tuple[Argv, ...] = ()
     cleanup: tuple[Argv, ...] = ()
     inherited: tuple[tuple[int, int], ...] = ()
+    lock: tuple[str, int] | None = None
 
     @property
     def stop_budget_s(self) -> float:
@@ -58,7 +60,7 @@ class GuardPlan:
         told: dict[str, Any] = json.loads(line)
         for name in ("prepare", "up", "down", "cleanup", "inherited"):
             told[name] = tuple(tuple(argv) for argv in told[name])
-        for name in ("engine", "logs"):
+        for name in ("engine", "logs", "lock"):
             told[name] = None if told[name] is None else tuple(told[name])
         return cls(**told)
 

@@ -147,6 +147,7 @@ def _start(plan: GuardPlan, log: Path) -> subprocess.Popen[bytes]:
             stdout=subprocess.PIPE,
             stderr=output,
             start_new_session=True,
+            pass_fds=[plan.lock[1]] if plan.lock else [],
             bufsize=0,
         )
     if process.stdin is not None and process.stdout is not None:

@@ -125,6 +125,7 @@ def _finish(
         logs=None if isinstance(engine.logs, str) else ready("logs", engine.logs),
         down=_each(ready, "down", [engine.down] if engine.down else []),
         cleanup=_each(ready, "cleanup", engine.cleanup),
+        lock=(str(claim.lock_path), claim.lock_fd) if claim else None,
     )
     runs = bool(plan.engine or plan.prepare or plan.up or plan.logs or plan.down or plan.cleanup)
     return Launch(endpoint, plan if runs else None, claim, _log(configuration, place, values, runs))

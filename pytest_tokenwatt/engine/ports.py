@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import random
 import socket
 import tempfile
@@ -11,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_tokenwatt.engine import lockfile
 from pytest_tokenwatt.errors import EngineError
 
 _LOW, _HIGH = 20_000, 32_000
@@ -19,7 +19,7 @@ _TRIES = 200
 
 @dataclass(slots=True)
 class PortClaim:
-    """A port that is ours until ``release``; the kernel drops the lock with the process, however it ends."""
+    """A port that is ours until ``release`` and until the guard that inherits ``lock_fd`` has ended."""
 
     port: int
     lock_path: Path
@@ -29,8 +29,7 @@ class PortClaim:
         """Give the port back; safe to call twice."""
         if self.lock_fd < 0:
             return
-        self.lock_path.unlink(missing_ok=True)
-        os.close(self.lock_fd)
+        lockfile.drop(self.lock_path, self.lock_fd)
         self.lock_fd = -1
 
 
@@ -53,22 +52,9 @@ def claim_free_port(folder: Path | None = None) -> PortClaim:
 
 def claim_port(port: int, folder: Path | None = None) -> PortClaim | None:
     """The lock of one port, or ``None`` when another run holds it. Says nothing about listeners."""
-    import fcntl  # not on Windows, where engines are only attached to
-
     path = (folder or Path(tempfile.gettempdir())) / f"tokenwatt-port-{port}.lock"
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # The file may have been removed, by the run that held it, between our opening and our locking it.
-        if path.stat().st_ino == os.fstat(descriptor).st_ino:
-            return PortClaim(port, path, descriptor)
-    except OSError:
-        pass
-    os.close(descriptor)
-    return None
+    descriptor = lockfile.take(path)
+    return None if descriptor is None else PortClaim(port, path, descriptor)
 
 
 def is_free(port: int) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from pytest_tokenwatt.gates.catalog import LATER
 from pytest_tokenwatt.gates.finding import Finding, unusable
+from pytest_tokenwatt.gates.identity import identical_twin
 from pytest_tokenwatt.gates.rules import judge_rule
 from pytest_tokenwatt.gates.serving import judge_contract, judge_goodput, judge_slo
 from pytest_tokenwatt.records import ConfigRecord, GateResult, GateSpec, GoodputRecord, Reason, Verdict
@@ -25,7 +26,7 @@ def judge(
     """Judge one gate of ``candidate``.
 
     ``baseline`` is ``None`` when there is none at all. ``records`` are all configurations of the session or replay, for
-    the variance band; without them candidate and baseline are all there is.
+    the variance band and for spotting identical ones; without them candidate and baseline are all there is.
     """
     known = tuple(records) or tuple(record for record in (baseline, candidate) if record is not None)
     return _result(gate, _find(gate, candidate, baseline, known))
@@ -41,6 +42,9 @@ def _find(
         return judge_contract(candidate.contract)
     if candidate.invalid:
         return unusable(candidate.invalid)
+    twin = identical_twin(candidate, records)
+    if twin is not None:
+        return unusable((twin,))
     if gate.kind == "rule":
         return judge_rule(gate, candidate, baseline)
     record = _scenario(gate, candidate)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from pytest_tokenwatt.gates.band import session_band_pct
 from pytest_tokenwatt.gates.finding import Finding, baseline_fault, no_baseline, unusable, without_goodput
 from pytest_tokenwatt.gates.wording import apart, latency, number, ratio
-from pytest_tokenwatt.metrics.goodput import goodput_ratio_error, is_measurable, variance_band_pct
+from pytest_tokenwatt.metrics.goodput import goodput_ratio_error, is_measurable
 from pytest_tokenwatt.records import (
     ConfigRecord,
     Contract,
@@ -139,7 +140,7 @@ def judge_goodput(
     fault = baseline_fault(baseline, scenario) or _incomparable(record, baseline.scenarios[scenario])
     if fault is not None:
         return unusable((fault,), rule)
-    return _judge_ratio(gate, record, baseline.scenarios[scenario], _band_pct(records, scenario), rule)
+    return _judge_ratio(gate, record, baseline.scenarios[scenario], session_band_pct(records, scenario), rule)
 
 
 def _judge_minima(gate: GateSpec, record: GoodputRecord, tok_s: float, rule: str) -> Finding:
@@ -164,17 +165,6 @@ def _incomparable(record: GoodputRecord, base: GoodputRecord) -> Reason | None:
         why = base.misses[0] if base.misses else "no rate passed"
         return Reason("baseline_invalid", f"the baseline has no goodput: {why}")
     return None
-
-
-def _band_pct(records: Sequence[ConfigRecord], scenario: str) -> float | None:
-    """The variance band over all configurations, and over repeated ones (``like``)."""
-    usable = {record.key: record for record in records if not record.invalid and scenario in record.scenarios}
-    pairs = [
-        (usable[record.like].scenarios[scenario], record.scenarios[scenario])
-        for record in usable.values()
-        if record.like is not None and record.like in usable
-    ]
-    return variance_band_pct([record.scenarios[scenario] for record in usable.values()], pairs)
 
 
 def _judge_ratio(

@@ -22,6 +22,7 @@ from pytest_tokenwatt.records import Target
 SILENCE_S = 10.0
 """A worker that says nothing for so long while it should is taken for hung."""
 
+GOODBYE_S = 2.0
 MAX_AUTO_WORKERS = 8
 READ_BYTES = 2**20
 LOG_TAIL_BYTES = 4000
@@ -125,7 +126,7 @@ class Crew:
             member.link.close()
         for member in self._members:
             try:
-                member.process.wait(5)
+                member.process.wait(GOODBYE_S)
             except subprocess.TimeoutExpired:
                 member.process.kill()
                 member.process.wait()

@@ -138,7 +138,7 @@ def _lag(health: ClientHealth) -> Reason | None:
     if health.lag_p99_ms is None or health.lag_p99_ms <= health.lag_limit_ms:
         return None
     text = f"requests were sent {health.lag_p99_ms:.1f} ms late at p99, {health.lag_limit_ms:g} ms are allowed"
-    return Reason("schedule_lag", f"{text}; the client cannot hold this rate")
+    return Reason("schedule_lag", f"{text}; the client cannot hold this rate, or its machine is too busy")
 
 
 def _cpu(health: ClientHealth) -> Reason | None:

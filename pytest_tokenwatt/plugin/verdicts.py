@@ -29,7 +29,8 @@ def sentence(result: GateResult) -> str:
     """A verdict on one line: what was found, what was asked, and why."""
     rule = f", rule {result.rule}" if result.rule else ""
     why = "".join(f"; {reason}" for reason in result.reasons)
-    line = f"{result.config} {result.gate}: {result.verdict.value}: {result.text or 'not measured'}{rule}{why}"
+    found = result.text if result.text and result.text != result.verdict.value else "no value"
+    line = f"{result.config} {result.gate}: {result.verdict.value}: {found}{rule}{why}"
     return " ".join(line.split())
 
 

@@ -5,12 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from engine_workshop import TAG, Workshop, fake, open_workshop, tagged, wait_for
@@ -88,11 +90,14 @@ def owner(folder: Path, manner: str = "plain", **engine: Any) -> Iterator[Owner]
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_nothing_survives_the_death_of_pytest(tmp_path: Path, signum: signal.Signals) -> None:
     with owner(tmp_path) as started:
-        assert started.line().startswith("ready")
+        port = urlsplit(started.line().split()[1]).port
         assert wait_for(lambda: len(tagged(started.tag)) >= 3)
+        lock = Path(tempfile.gettempdir()) / f"tokenwatt-port-{port}.lock"
+        assert lock.exists()
         started.process.send_signal(signum)
         started.process.wait(10)
         assert started.is_clean()
+        assert wait_for(lambda: not lock.exists())
 
 
 def test_nothing_survives_a_ctrl_c(tmp_path: Path) -> None:

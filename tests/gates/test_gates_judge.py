@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from gates_builders import INVALID, config, contract, gate, goodput, percentiles, window
@@ -349,3 +350,27 @@ def test_a_worse_record_never_turns_a_verdict_into_a_pass(
     before = judge(gate, config("tuned", record), baseline).verdict
     after = judge(gate, config("tuned", harmed), baseline).verdict
     assert before is Verdict.PASS or after is not Verdict.PASS
+
+
+def launched(
+    key: str, role: str, *, like: str | None = None, fingerprint: str | None = "f", **launch: Any
+) -> ConfigRecord:
+    return replace(config(key), role=role, like=like, fingerprint=fingerprint, launch=launch)
+
+
+def slo_verdict(candidate: ConfigRecord, *others: ConfigRecord) -> Verdict:
+    return judge(gate("slo"), candidate, None, (*others, candidate)).verdict
+
+
+def test_a_configuration_that_is_the_baseline_again_is_invalid() -> None:
+    first = launched("baseline", "baseline", command=["serve"])
+    assert slo_verdict(launched("tuned", "tuned", command=["serve"]), first) is Verdict.INVALID
+    assert slo_verdict(first) is Verdict.PASS
+
+
+def test_declared_repeats_and_what_differs_or_is_unknown_are_no_twins() -> None:
+    first = launched("baseline", "baseline", command=["serve"])
+    assert slo_verdict(launched("again", "other", like="baseline", command=["serve"]), first) is Verdict.PASS
+    assert slo_verdict(launched("tuned", "tuned", command=["serve"], args=["--fp8"]), first) is Verdict.PASS
+    assert slo_verdict(launched("tuned", "tuned", fingerprint="g", command=["serve"]), first) is Verdict.PASS
+    assert slo_verdict(launched("tuned", "tuned", fingerprint=None, command=["serve"]), first) is Verdict.PASS

@@ -12,6 +12,6 @@ from pytest_tokenwatt.load import generator
 @pytest.fixture(scope="session", autouse=True)
 def quick_decisions() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(generator, "DECIDE_S", 0.2)
-        patch.setattr(generator, "LEVEL_S", 0.2)
+        for name, seconds in {"DECIDE_S": 0.1, "LEVEL_S": 0.2, "START_LEAD_S": 0.05, "SWITCH_LEAD_S": 0.15}.items():
+            patch.setattr(generator, name, seconds)
         yield

@@ -20,6 +20,7 @@ from load_server import LoadServer, Reply, Watch, after, all_ended, serving, sma
 
 from pytest_tokenwatt.errors import LoadError
 from pytest_tokenwatt.load import crew
+from pytest_tokenwatt.load import generator as generator_module
 from pytest_tokenwatt.load.generator import LoadGenerator
 from pytest_tokenwatt.records import (
     Decision,
@@ -73,7 +74,7 @@ def test_a_dead_engine_stops_the_run(tmp_path: Path) -> None:
     started_s = monotonic()
     with serving(LoadServer(stalls)) as server:
         target = Target(server.endpoint, "m", vocab_size=50)
-        alive = lambda: "exit code 1" if monotonic() > started_s + 1.5 else None  # noqa: E731
+        alive = lambda: "exit code 1" if monotonic() > started_s + 1.2 else None  # noqa: E731
         with LoadGenerator(target, 1, alive, tmp_path / "load.log") as generator:
             run = generator.run(small_plan([4] * 2000, window_s=30), Watch(after(60)))
     assert run.stop == "engine_died"
@@ -88,7 +89,8 @@ def test_an_engine_that_is_dead_in_the_warm_up_leaves_no_window(tmp_path: Path) 
     assert (run.stop, run.spans, run.warm_level) == ("engine_died", (), False)
 
 
-def test_a_watch_that_never_stops_meets_the_deadline(tmp_path: Path) -> None:
+def test_a_watch_that_never_stops_meets_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generator_module, "DEADLINE_MARGIN_S", 1.0)
     with serving(LoadServer(stalls)) as server:
         target = Target(server.endpoint, "m", vocab_size=50)
         with LoadGenerator(target, 1, lambda: None, tmp_path / "load.log") as generator:
@@ -107,11 +109,11 @@ def test_requests_that_a_late_worker_did_not_send_are_recorded(tmp_path: Path) -
         def strike() -> None:
             for pid in children() - before:
                 os.kill(pid, signal.SIGSTOP)
-                threading.Timer(1.6, os.kill, (pid, signal.SIGCONT)).start()
+                threading.Timer(1.0, os.kill, (pid, signal.SIGCONT)).start()
             frozen.append(monotonic())
 
         def alive() -> str | None:
-            return "exit code 1" if frozen and monotonic() > frozen[0] + 0.8 else None
+            return "exit code 1" if frozen and monotonic() > frozen[0] + 0.5 else None
 
         target = Target(server.endpoint, "m", vocab_size=50)
         with LoadGenerator(target, 1, alive, tmp_path / "load.log") as generator:
@@ -160,7 +162,7 @@ def test_a_killed_worker_is_named_and_the_others_stop(tmp_path: Path) -> None:
 
 
 def test_a_silent_worker_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "SILENCE_S", 3.0)
+    monkeypatch.setattr(crew, "SILENCE_S", 2.0)
     before = children()
     with serving(LoadServer()) as server:
         target = Target(server.endpoint, "m", vocab_size=50)
@@ -170,7 +172,7 @@ def test_a_silent_worker_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 for pid in children() - before:
                     os.kill(pid, signal.SIGSTOP)
 
-            with pytest.raises(LoadError, match=r"load worker 0 \(pid \d+\) has not reported for 3 s") as caught:
+            with pytest.raises(LoadError, match=r"load worker 0 \(pid \d+\) has not reported for 2 s") as caught:
                 generator.run(small_plan([4] * 500, window_s=8), Striking(strike))
     assert caught.value.reason == "load_worker_hung"
     assert children() <= before
@@ -234,7 +236,7 @@ def test_running_out_of_files_has_its_own_class(tmp_path: Path) -> None:
         from pytest_tokenwatt.records import Target
 
         with LoadGenerator(Target(sys.argv[1], "m", vocab_size=50), 1, lambda: None, Path(sys.argv[3])) as g:
-            run = g.run(small_plan([4] * 80, gap_s=0.005, timeout_s=3), Watch(all_ended(80)))
+            run = g.run(small_plan([4] * 80, gap_s=0.005, timeout_s=1.5), Watch(all_ended(80)))
         print(json.dumps([[record.error, record.error_message] for record in run.requests]))
         """
     )

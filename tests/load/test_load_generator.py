@@ -150,10 +150,10 @@ def test_the_warm_up_lasts_until_the_watch_calls_it_level(two_workers: LoadGener
     level = two_workers.run(plan, Watch(all_ended(1), level_after=2))
     assert level.warm_level
     assert level.spans[0].start_s - level.started_s < 10.0
-    short = replace(plan, warmup_s=0.2, warmup_max_s=0.6)
+    short = replace(plan, warmup_s=0.1, warmup_max_s=0.3)
     unlevel = two_workers.run(short, Watch(all_ended(1), level_after=10**6))
     assert not unlevel.warm_level
-    assert unlevel.spans[0].start_s - unlevel.started_s >= 0.6
+    assert unlevel.spans[0].start_s - unlevel.started_s >= 0.3
 
 
 def test_windows_lie_back_to_back(two_workers: LoadGenerator) -> None:
@@ -181,12 +181,12 @@ def test_an_aborting_stop_closes_what_is_in_flight(two_workers: LoadGenerator, s
 def test_a_stop_without_abort_lets_requests_finish_beside_the_next_run(
     two_workers: LoadGenerator, server: LoadServer
 ) -> None:
-    server.behaviour = slowly(2.5)
+    server.behaviour = slowly(1.2)
     first = two_workers.run(small_plan([4] * 100, key=91), Watch(after(0.4), abort=False))
     assert {record.error for record in measured(first)} == {ErrorClass.ABORTED}
     left = list(server.requests)
     server.behaviour = good
-    second = two_workers.run(small_plan([5] * 10, key=92), Watch(after(4.0), abort=False))
+    second = two_workers.run(small_plan([5] * 10, key=92), Watch(after(1.6), abort=False))
     assert [record.planned_output_tokens for record in measured(second)] == [5] * 10
     assert all(record.ok for record in measured(second))
     assert all(request.gone_s is None for request in left)
@@ -203,7 +203,7 @@ def test_an_open_loop_does_not_wait_for_answers(two_workers: LoadGenerator, serv
 
 
 def test_a_concurrency_cap_is_counted(two_workers: LoadGenerator, server: LoadServer) -> None:
-    server.behaviour = slowly(0.4)
+    server.behaviour = slowly(0.2)
     run = two_workers.run(small_plan([4] * 20, key=111, max_concurrency=4), Watch(all_ended(20)))
     assert run.capped > 0
     assert len(measured(run)) == 20
@@ -213,16 +213,16 @@ def test_a_concurrency_cap_is_counted(two_workers: LoadGenerator, server: LoadSe
 
 
 def test_readings_cover_all_that_was_scheduled(two_workers: LoadGenerator, server: LoadServer) -> None:
-    server.behaviour = slowly(1.0)
-    watch = Watch(all_ended(40))
-    run = two_workers.run(small_plan([4] * 40, key=121), watch)
+    server.behaviour = slowly(0.5)
+    watch = Watch(all_ended(20))
+    run = two_workers.run(small_plan([4] * 20, key=121), watch)
     start_s = run.spans[0].start_s
     for now_s, count in watch.seen:
-        assert count == sum(1 for k in range(40) if start_s + 0.02 * k <= now_s)
+        assert count == sum(1 for k in range(20) if start_s + 0.02 * k <= now_s)
 
 
 def test_worker_traces_cover_the_run(two_workers: LoadGenerator) -> None:
-    run = two_workers.run(small_plan([4] * 50, key=131), Watch(after(1.5)))
+    run = two_workers.run(small_plan([4] * 50, key=131), Watch(after(0.9)))
     assert [trace.worker for trace in run.workers] == [0, 1]
     for trace in run.workers:
         assert trace.error is None

@@ -10,8 +10,8 @@ set -euo pipefail
 readonly VLLM=0.32.0 TORCH=2.13.0
 readonly NEEDED="aiohttp blake3 cachetools cbor2 cloudpickle einops fastapi filelock huggingface_hub llguidance
   model-hosting-container-standards msgspec numpy openai oss-harmony partial-json-parser pillow
-  prometheus-fastapi-instrumentator prometheus_client psutil py-cpuinfo pybase64 pydantic pyyaml pyzmq regex requests safetensors setproctitle setuptools
-  starlette tokenizers tqdm transformers typing_extensions watchfiles"
+  prometheus-fastapi-instrumentator prometheus_client psutil py-cpuinfo pybase64 pydantic pyyaml pyzmq regex requests
+  safetensors setproctitle setuptools starlette tokenizers tqdm transformers typing_extensions watchfiles"
 readonly WITHOUT_DEPS="compressed-tensors xgrammar" # their own would add triton, 1 GB that a CPU does not use
 readonly EXTRA="loguru apache-tvm-ffi uvicorn uvloop httptools"
 
@@ -71,7 +71,7 @@ for item in json.load(open(sys.argv[1], encoding="utf-8"))["install"]:
         requirement = Requirement(line)
         applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
         if applies and requirement.name.startswith(("nvidia-", "cuda-")):
-            sys.exit("ERROR: pip offers a CUDA build; name a place of CPU builds in PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL")
+            sys.exit("ERROR: pip offers a CUDA build; name a place of CPU builds in PIP_FIND_LINKS")
 PYTHON
 }
 

@@ -31,7 +31,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "no:cacheprovider",
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1500, check=False)
-    print(done.stdout[-20_000:], done.stderr[-5_000:])  # noqa: T201 - pytest shows it when a test below fails
+    print(done.stdout[-20_000:], done.stderr[-5_000:])
     return out
 
 
