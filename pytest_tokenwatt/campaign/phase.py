@@ -98,7 +98,7 @@ class Phase:
             run_id=session.run_id,
             spec_dir=session.spec.path.parent,
             environ=session.environ,
-            progress=lambda text: session.say(f"{self.configuration.key}: {text}"),
+            progress=session.say,
         )
 
     def _measure_scenarios(self, engine: RunningEngine) -> None:

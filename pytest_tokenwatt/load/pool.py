@@ -15,8 +15,8 @@ from pytest_tokenwatt.load.connection import Connection, Digester
 from pytest_tokenwatt.load.exchange import Exchange
 from pytest_tokenwatt.records import ErrorClass
 
-IDLE_LIMIT_S = 4.0
-"""Idle connections older than this are not reused: usual servers close theirs after five seconds."""
+IDLE_LIMIT_S = 2.5
+"""Idle connections older than this are not reused: usual servers close theirs after five seconds, and may just be about to."""
 
 CONNECT_TIMEOUT_S = 30.0
 

@@ -143,18 +143,18 @@ _QUICKSTART = Profile(
     model="tokenwatt/embedded-tiny",
     # A made-up accelerator, slow enough that two CPU cores can serve it and its load in real time. Reading the KV cache
     # dominates its steps, so that a smaller one shows.
-    weights=Weights(dense_bytes=100e6),
+    weights=Weights(dense_bytes=102e6),
     kv_formats=MappingProxyType(
         {
             "auto": KvFormat(65_536, 1.0),
-            "fp8": KvFormat(32_768, 0.9),
-            "int4": KvFormat(16_384, 0.8),
+            "fp8": KvFormat(32_768, 0.95),
+            "int4": KvFormat(16_384, 0.90),
         }
     ),
     machine=Machine(
-        bandwidth=20e9,
+        bandwidth=34e9,
         weight_share=1.0,
-        linear_flops=12e12,
+        linear_flops=17e12,
         attention_flops=12e12,
         step_overhead_s=2e-3,
         sequence_overhead_s=0.0,
@@ -163,7 +163,7 @@ _QUICKSTART = Profile(
     pair_flops=4e4,
     kv_pool_bytes=2 * _GIB,
     max_model_len=4096,
-    max_num_seqs=64,
+    max_num_seqs=128,
     max_num_batched_tokens=1024,
 )
 PROFILES: Mapping[str, Profile] = MappingProxyType({p.name: p for p in (_QWEN3_30B_A3B_FP8, _QUICKSTART)})

@@ -106,7 +106,7 @@ def test_a_refused_connection_names_endpoint_and_remedy(pytester: pytest.Pyteste
 @linux_only
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill"])
 def test_a_stopped_run_leaves_measurements_and_no_process(tmp_path: Path, number: signal.Signals) -> None:
-    two = [
+    two: list[dict[str, Any]] = [
         {"key": "baseline", "role": "baseline"},
         {"key": "tuned", "role": "tuned", "engine": {"args": ["--seed", "1"]}},
     ]

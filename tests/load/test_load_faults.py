@@ -162,17 +162,18 @@ def test_a_killed_worker_is_named_and_the_others_stop(tmp_path: Path) -> None:
 
 
 def test_a_silent_worker_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "SILENCE_S", 2.0)
+    monkeypatch.setattr(crew, "GOODBYE_S", 0.2)
     before = children()
     with serving(LoadServer()) as server:
         target = Target(server.endpoint, "m", vocab_size=50)
         with LoadGenerator(target, 1, lambda: None, tmp_path / "load.log") as generator:
 
             def strike() -> None:
+                monkeypatch.setattr(crew, "SILENCE_S", 1.5)
                 for pid in children() - before:
                     os.kill(pid, signal.SIGSTOP)
 
-            with pytest.raises(LoadError, match=r"load worker 0 \(pid \d+\) has not reported for 2 s") as caught:
+            with pytest.raises(LoadError, match=r"load worker 0 \(pid \d+\) has not reported for 1.5 s") as caught:
                 generator.run(small_plan([4] * 500, window_s=8), Striking(strike))
     assert caught.value.reason == "load_worker_hung"
     assert children() <= before

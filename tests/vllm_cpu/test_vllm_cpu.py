@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.vllm
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of one run of the spec through the plugin, in its own process, as a user starts it."""
+    before = set(descendants(1))
     out = tmp_path_factory.mktemp("vllm") / "run"
     command = [
         sys.executable,
@@ -32,6 +34,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1500, check=False)
     print(done.stdout[-20_000:], done.stderr[-5_000:])
+    assert not [pid for pid in descendants(1) if pid not in before and "VLLM" in _text(Path(f"/proc/{pid}/cmdline"))]
     return out
 
 
@@ -72,15 +75,59 @@ def test_the_report_is_of_a_real_engine(report: dict[str, Any]) -> None:
     assert not any("imulated" in line for line in report["not_covered"])
 
 
-@pytest.mark.usefixtures("report")
-def test_no_process_is_left(run_dir: Path) -> None:
-    left = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                words = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if str(run_dir).encode() in words:
-                left.append(entry.name)
-    assert left == []
+def descendants(pid: int) -> dict[int, str]:
+    """Process id and start time of everything below a process; titles and environments may be rewritten, these not."""
+    stats = {entry.name: _stat(entry) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
+    found: dict[int, str] = {}
+    wanted = {str(pid)}
+    while wanted:
+        below = {name: stat for name, stat in stats.items() if stat and stat[0] in wanted and int(name) not in found}
+        found |= {int(name): stat[1] for name, stat in below.items() if stat}
+        wanted = set(below)
+    return found
+
+
+def _stat(entry: Path) -> tuple[str, str] | None:
+    """Parent and start time."""
+    try:
+        fields = (entry / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return (fields[1], fields[19]) if fields[0] != "Z" else None
+
+
+def test_a_killed_run_leaves_no_engine(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        f"--tokenwatt-spec={SPEC}",
+        f"--tokenwatt-out={out}",
+        "-p",
+        "no:cacheprovider",
+    ]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT) as run:
+        try:
+            _wait_for(lambda: "engine_ready" in _text(out / "journal.jsonl"), 300)
+            tree = descendants(run.pid)
+        finally:
+            run.kill()
+    assert len(tree) >= 3  # the guard, the server and its engine core
+    _wait_for(lambda: not _alive(tree), 60)
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def _alive(tree: dict[int, str]) -> list[int]:
+    now = {pid: _stat(Path("/proc") / str(pid)) for pid in tree}
+    return [pid for pid, stat in now.items() if stat is not None and stat[1] == tree[pid]]
+
+
+def _wait_for(condition: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
