@@ -5,24 +5,25 @@ from __future__ import annotations
 import os
 import platform
 import secrets
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
 from pytest_tokenwatt import __version__
+from pytest_tokenwatt.campaign.misfits import misfits
 from pytest_tokenwatt.campaign.observe import Deadline
 from pytest_tokenwatt.campaign.order import by_phase
 from pytest_tokenwatt.campaign.phase import Phase
 from pytest_tokenwatt.campaign.plan import minutes, plan_view
 from pytest_tokenwatt.campaign.session import Session
 from pytest_tokenwatt.engine.start import RunningEngine
-from pytest_tokenwatt.errors import EngineError, GateFailed, Problem, UsageError
+from pytest_tokenwatt.errors import EngineError, GateFailed, NotMeasured, Problem, UsageError
 from pytest_tokenwatt.gates.band import session_band_pct
 from pytest_tokenwatt.gates.catalog import list_gates
+from pytest_tokenwatt.gates.finding import unusable
 from pytest_tokenwatt.gates.judge import exit_code, judge
 from pytest_tokenwatt.gates.user import judge_user_rule
 from pytest_tokenwatt.records import DEFAULT_SCENARIO, ConfigRecord, GateResult, GateSpec
@@ -36,7 +37,7 @@ from pytest_tokenwatt.spec.problems import preflight
 from pytest_tokenwatt.store.atomic import write_json
 from pytest_tokenwatt.store.journal import Event, Journal
 from pytest_tokenwatt.store.records_json import write_run_record
-from pytest_tokenwatt.store.rundir import RunDirectory
+from pytest_tokenwatt.store.rundir import RunDirectory, file_obstacle
 from pytest_tokenwatt.values import Goodput
 
 REPORT_NAME = "report.json"
@@ -56,7 +57,7 @@ class LabOptions:
     """What the command line asks of one spec; paths are absolute.
 
     ``configs`` are the keys whose gates run, ``invocation`` the words that repeat the run, ``part`` the name of the
-    subdirectory when one run has several specs.
+    subdirectory when one run has several specs, which also share ``deadline``.
     """
 
     rootdir: Path
@@ -65,7 +66,7 @@ class LabOptions:
     out: Path | None = None
     part: str | None = None
     quick: bool = False
-    max_minutes: float | None = None
+    deadline: Deadline = field(default_factory=Deadline)
     title: str | None = None
     reports: tuple[Path, ...] = ()
 
@@ -84,7 +85,8 @@ class Finished:
     def table(self, width: int, color: bool, encoding: str = "utf-8") -> str:
         """The table of verdicts, the notes and the report's path, for a terminal of ``width`` columns."""
         screen = Screen(width, color, encoding)
-        return render_table(self.title, self.results, screen, notes=self.notes, report=str(self.report_path))
+        report = str(self.report_path) if self.report_path.exists() else None
+        return render_table(self.title, self.results, screen, notes=self.notes, report=report)
 
 
 class Lab:
@@ -104,7 +106,7 @@ class Lab:
         self._live: set[str] = set()
         self._results: dict[str, GateResult] = {}
         self._interrupted: str | None = None
-        self._finished: Finished | None = None
+        self.finished: Finished | None = None
 
     @property
     def run_dir(self) -> Path:
@@ -113,23 +115,30 @@ class Lab:
 
     # --- before the run
 
-    def preflight(self, selected: Sequence[GateSpec]) -> list[Problem]:
-        """Everything that can be known to go wrong with the selected gates, errors and warnings."""
-        chosen = [config for config in by_phase(self.spec) if config.key in self._keys_for(selected)]
-        found = preflight(self.spec, chosen)
-        limit, estimate = self._options.max_minutes, sum(minutes(config) for config in chosen)
-        if limit is not None and estimate > limit:
-            what = f"the run takes about {estimate:.0f} minutes where {limit:g} are allowed"
-            remedy = "raise --tokenwatt-max-minutes, shorten the windows or select fewer configurations"
-            found.append(Problem(str(self.spec.path), None, None, what, remedy))
-        return found
+    def preflight(self, selected: Sequence[GateSpec], also: Sequence[str] = ()) -> list[Problem]:
+        """Everything that can be known to go wrong with the selected gates, errors and warnings.
 
-    def plan_text(self, selected: Sequence[GateSpec], width: int, color: bool, encoding: str = "utf-8") -> str:
+        ``also`` are configurations that tests measure without a gate.
+        """
+        chosen = self._chosen(selected, also)
+        return [*preflight(self.spec, chosen), *misfits(self.spec, chosen), *self._unwritable()]
+
+    def minutes(self, selected: Sequence[GateSpec], also: Sequence[str] = ()) -> float:
+        """How long the run will probably take."""
+        return sum(minutes(config) for config in self._chosen(selected, also))
+
+    def plan_text(
+        self,
+        selected: Sequence[GateSpec],
+        width: int,
+        color: bool,
+        encoding: str = "utf-8",
+        also: Sequence[str] = (),
+    ) -> str:
         """The plan of the selected gates for a terminal of ``width`` columns; nothing is started."""
-        chosen = [config for config in by_phase(self.spec) if config.key in self._keys_for(selected)]
-        problems = [str(problem) for problem in self.preflight(selected)]
+        problems = [str(problem) for problem in self.preflight(selected, also)]
         title = report_title(self.spec, self._options.title)
-        view = plan_view(title, chosen, selected, problems, self._options.max_minutes)
+        view = plan_view(title, self._chosen(selected, also), selected, problems, self._options.deadline.minutes)
         return render_plan(view, Screen(width, color, encoding))
 
     def select(self, selected: Sequence[GateSpec], live_configs: Sequence[str] = ()) -> None:
@@ -153,13 +162,20 @@ class Lab:
         return self._results[identity]
 
     def goodput(self, config: str, scenario: str = DEFAULT_SCENARIO) -> Goodput:
-        """Measured goodput. Raises ``GateFailed`` when the measurement is invalid, ``KeyError`` without scenario."""
+        """Measured goodput.
+
+        Raises ``GateFailed`` when the measurement is invalid or ran out of time, ``NotMeasured`` for a scenario without
+        an SLO.
+        """
         record = self._record(config)
         found = record.scenarios.get(scenario)
         invalid = record.invalid or (found.invalid if found else ())
         if invalid:
-            raise GateFailed(f"{config} goodput is invalid: {'; '.join(str(reason) for reason in invalid)}")
-        return Goodput(config, record.scenarios[scenario])
+            verdict, why = unusable(invalid).verdict, "; ".join(str(reason) for reason in invalid)
+            raise GateFailed(f"{config} goodput is {verdict.value}: {why}", verdict)
+        if found is None:
+            raise NotMeasured(f"{config} goodput", f"scenario {scenario} has no slo, so there is no rate to find")
+        return Goodput(config, found)
 
     def engine(self, config: str) -> RunningEngine:
         """The running engine of a configuration. Raises ``EngineError`` when it did not start or is over."""
@@ -174,12 +190,17 @@ class Lab:
     def record_gate(
         self, config: str, name: str, value: float | None, op: str, limit: float, unit: str | None = None
     ) -> GateResult:
-        """Judge a user's own rule and keep it for the report. Raises ``UsageError`` for a built-in gate's name."""
+        """Judge a user's own rule and keep it for the report.
+
+        Raises ``UsageError`` for a built-in gate's name, and for one under which something else was judged already.
+        """
         if any(gate.gate == name for gate in self.gates if gate.config == config):
             what = f"{config} has a gate {name!r} already"
             raise UsageError(what, where="tokenwatt.gate", remedy="give the rule another name")
         result = judge_user_rule(config, name, value, op, limit, unit)
-        self._results[result.id] = result
+        if self._results.setdefault(result.id, result) != result:
+            what = f"{config} has another rule {name!r} in this run, or the same one with another value"
+            raise UsageError(what, where="tokenwatt.gate", remedy="give each rule its own name")
         return result
 
     def leave(self, config: str | None) -> None:
@@ -198,10 +219,14 @@ class Lab:
             self._session.journal.write(Event.INTERRUPTED)
 
     def finish(self) -> Finished | None:
-        """Write the report; ``None`` when nothing was measured or judged. Calling it again returns the same."""
-        if self._finished is None and (self._results or self._phases):
-            self._finished = self._finish()
-        return self._finished
+        """Write the report; ``None`` when nothing was measured or judged. Calling it again returns the same.
+
+        Raises ``UsageError`` or ``OSError`` when a file cannot be written; ``finished`` then has the verdicts still.
+        """
+        if self.finished is None and (self._results or self._phases):
+            self.finished = self._finish()
+            self._write(self.finished)
+        return self.finished
 
     def close(self) -> None:
         """Stop every engine and close the journal; safe to call again."""
@@ -211,6 +236,18 @@ class Lab:
             self._session.journal.close()
 
     # --- inside
+
+    def _chosen(self, selected: Sequence[GateSpec], also: Sequence[str]) -> list[Configuration]:
+        keys = self._keys_for(selected, also)
+        return [config for config in by_phase(self.spec) if config.key in keys]
+
+    def _unwritable(self) -> Iterator[Problem]:
+        """Places of results that cannot be written: found before the first measurement, not behind the last."""
+        places = [("--tokenwatt-out", self._run_dir.obstacle())]
+        places += [("--tokenwatt-report", file_obstacle(path)) for path in self._options.reports]
+        for option, obstacle in places:
+            if obstacle is not None:
+                yield Problem(str(self.spec.path), None, option, obstacle, "choose a writable place")
 
     def _keys_for(self, selected: Sequence[GateSpec], also: Sequence[str] = ()) -> tuple[str, ...]:
         """The configurations that must be measured, in the order of phases."""
@@ -260,7 +297,7 @@ class Lab:
 
     def _open_session(self) -> Session:
         if self._session is None:
-            limit = self._options.max_minutes
+            self._options.deadline.start()
             journal = Journal(self._run_dir.file("journal.jsonl"))
             journal.write(Event.RUN_STARTED, spec=self.spec.name, invocation=list(self._options.invocation))
             self._session = Session(
@@ -269,7 +306,7 @@ class Lab:
                 journal=journal,
                 run_id=f"{self._started:%Y%m%d%H%M%S}-{secrets.token_hex(3)}",
                 salt=secrets.randbits(63),
-                deadline=Deadline(None if limit is None else time.monotonic() + 60.0 * limit, limit),
+                deadline=self._options.deadline,
                 environ=os.environ,
                 say=self._events.line,
             )
@@ -290,21 +327,25 @@ class Lab:
         self.leave(None)
         records, results = self._records(), self._ordered_results()
         report = build_report(self.spec, records, results, self._context(records))
-        path = self._run_dir.file(REPORT_NAME)
-        for target in (path, *self._options.reports):
-            write_json(target, report)
-        if self._run_dir.record_file is not None and records:
-            write_run_record(self._run_dir.record_file, records)
-        if self._session is not None:
-            self._session.journal.write(Event.RUN_FINISHED, verdicts={each.id: each.verdict.value for each in results})
         return Finished(
             results=results,
             report=report,
-            report_path=path,
+            report_path=self._run_dir.file(REPORT_NAME),
             exit_code=exit_code(results),
             title=report_title(self.spec, self._options.title),
             notes=caveats(self.spec, records, interrupted=self._interrupted),
         )
+
+    def _write(self, finished: Finished) -> None:
+        records, verdicts = self._records(), {each.id: each.verdict.value for each in finished.results}
+        write_json(finished.report_path, finished.report)
+        if self._run_dir.record_file is not None and records:
+            write_run_record(self._run_dir.record_file, records)
+        if self._session is not None:
+            self._session.journal.write(Event.RUN_FINISHED, verdicts=verdicts)
+        for copy in self._options.reports:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            write_json(copy, finished.report)
 
     def _context(self, records: Sequence[ConfigRecord]) -> ReportContext:
         return ReportContext(

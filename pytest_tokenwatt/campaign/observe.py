@@ -32,10 +32,15 @@ class EdgeMetrics:
 
 @dataclass(slots=True)
 class Deadline:
-    """The session's time budget: ``at_s`` is a monotonic instant, ``None`` without ``--tokenwatt-max-minutes``."""
+    """The time budget of a run, whatever number of specs it has: ``minutes`` from ``start`` on; ``None``: no limit."""
 
-    at_s: float | None
-    minutes: float | None
+    minutes: float | None = None
+    at_s: float | None = None
+
+    def start(self) -> None:
+        """Begin to count, unless that is done."""
+        if self.at_s is None and self.minutes is not None:
+            self.at_s = time.monotonic() + 60.0 * self.minutes
 
     def check(self) -> None:
         """Raise ``LoadError`` with the reason ``time_budget`` when the budget is used up."""

@@ -72,8 +72,9 @@ class Phase:
     def _start(self) -> None:
         began_s = time.monotonic()
         try:
+            self._session.deadline.check()
             engine = start_engine(self.configuration, self._place())
-        except EngineError as error:
+        except (EngineError, LoadError) as error:
             self._mark(Reason(error.reason, str(error)))
             return
         self.engine = engine

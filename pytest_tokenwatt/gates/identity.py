@@ -12,11 +12,12 @@ LAUNCH_KEYS = ("command", "args", "up", "env", "image_digest", "kernels")
 def identical_twin(candidate: ConfigRecord, records: Sequence[ConfigRecord]) -> Reason | None:
     """The reason ``identical_configs`` when an earlier record has the same fingerprint and an equal launch.
 
-    Declared repeats (``like``) are exempt, and records without fingerprints are not judged on it.
+    The baseline comes before all others, wherever the spec lists it. Declared repeats (``like``) are exempt, and
+    records without fingerprints are not judged on it.
     """
     if candidate.fingerprint is None or candidate.like is not None:
         return None
-    for other in records:
+    for other in sorted(records, key=lambda record: record.role != "baseline"):
         if other.key == candidate.key:
             return None
         if other.like is None and _same(candidate, other):

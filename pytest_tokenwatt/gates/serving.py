@@ -38,11 +38,11 @@ def judge_contract(contract: Contract) -> Finding:
 
 def judge_slo(gate: GateSpec, record: GoodputRecord) -> Finding:
     """All repeats pass at the rate that was found, or at ``at_rps``."""
-    if record.invalid:
-        return unusable(record.invalid, _slo_rule(gate))
     at_rps = gate.limits.get("at_rps")
     if at_rps is not None and not _same_rate(record.rate_rps, at_rps):
         return _judge_slo_at(gate, record, at_rps)
+    if record.invalid:
+        return unusable(record.invalid, _slo_rule(gate))
     if record.rate_rps is None:
         return _slo_finding(Verdict.FAIL, "no rate passes", record.percentiles, without_goodput(record))
     passed = record.slo_pass_count >= record.repeats > 0
@@ -56,14 +56,17 @@ def _same_rate(rate_rps: float | None, other_rps: float) -> bool:
 
 
 def _judge_slo_at(gate: GateSpec, record: GoodputRecord, at_rps: float) -> Finding:
-    measured = [window for window in record.windows if _same_rate(window.rate_rps, at_rps)]
+    """By the windows at that rate, whatever other listed rates did."""
+    at_rate = [window for window in record.windows if _same_rate(window.rate_rps, at_rps)]
+    # A probe that was taken again because it was invalid counts no more: its good windows are not half a pass.
+    measured = at_rate[-record.repeats :]
     valid = [window for window in measured if not window.invalid]
     passed = sum(window.passes for window in valid)
     failed = [window for window in valid if not window.passes]
     if not failed and passed < record.repeats:
         reasons = tuple(dict.fromkeys(reason for window in measured for reason in window.invalid))
         missing = Reason("not_measured", f"{at_rps:g} req/s: {passed} of {record.repeats} repeats were measured")
-        return unusable(reasons or (missing,), _slo_rule(gate))
+        return unusable(reasons or record.invalid or (missing,), _slo_rule(gate))
     misses = tuple(dict.fromkeys(miss for window in failed for miss in window.misses))
     reasons = tuple(Reason("slo_missed", f"at {at_rps:g} req/s {miss}") for miss in misses)
     if failed and not reasons:

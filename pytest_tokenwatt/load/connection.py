@@ -130,10 +130,10 @@ class Connection(asyncio.Protocol):
         self._body = b""
         exchange.reused = self.used
         self.used = True
+        if exchange.sent_s is None:
+            exchange.sent_s = monotonic()  # before the write: a server's answer must never seem too early
         if self.transport is not None:
             self.transport.write(exchange.request)
-        if exchange.sent_s is None:
-            exchange.sent_s = monotonic()
 
     def close(self) -> None:
         """Drop the connection at once; the server sees its peer gone."""

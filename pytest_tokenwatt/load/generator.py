@@ -72,8 +72,9 @@ class LoadGenerator:
     def run(self, plan: LoadPlan, watch: LoadWatch) -> LoadRun:
         """Run the plan until the watch stops it, the engine dies or the deadline passes.
 
-        Raises ``LoadError`` when a worker dies, hangs or cannot work with the target. On any exception,
-        ``KeyboardInterrupt`` included, the workers are ended, so that no load goes on.
+        Raises ``LoadError`` when a worker dies, hangs or fails (``load_worker_died``, ``load_worker_hung``,
+        ``load_worker_failed``) or cannot work with the target (``bad_endpoint``, ``bad_ca_file``, ``bad_target``).
+        On any exception, ``KeyboardInterrupt`` included, the workers are ended, so that no load goes on.
         """
         try:
             if self._crew is None:

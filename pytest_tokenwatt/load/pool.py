@@ -16,7 +16,7 @@ from pytest_tokenwatt.load.exchange import Exchange
 from pytest_tokenwatt.records import ErrorClass
 
 IDLE_LIMIT_S = 2.5
-"""Idle connections older than this are not reused: usual servers close theirs after five seconds, and may just be about to."""
+"""Idle connections older than this are not reused: usual servers close theirs after five seconds."""
 
 CONNECT_TIMEOUT_S = 30.0
 

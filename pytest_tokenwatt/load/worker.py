@@ -84,8 +84,9 @@ class Worker(asyncio.Protocol):
 
     def fail(self, error: BaseException) -> None:
         """Tell the coordinator why this worker ends, and end."""
-        text = str(error) if isinstance(error, TokenwattError) else f"{type(error).__name__}: {error}"
-        reason = getattr(error, "reason", "load_worker_failed")
+        ours = isinstance(error, TokenwattError)
+        text = str(error) if ours else f"{type(error).__name__}: {error}"
+        reason = getattr(error, "reason", "bad_target" if ours else "load_worker_failed")
         traceback.print_exception(error, file=sys.stderr)
         self._send(Kind.FAILED, pack_notice({"reason": reason, "text": text}))
         self._loop.call_later(0.2, self._loop.stop)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pytest_tokenwatt.metrics.percentiles import Sample, needed_requests
-from pytest_tokenwatt.metrics.samples import REPORTED, LatencySamples, percentiles
+from pytest_tokenwatt.metrics.samples import METRICS, REPORTED, LatencySamples, percentiles
 from pytest_tokenwatt.metrics.search import SearchResult
 from pytest_tokenwatt.records import Figure, GoodputRecord, Percentile, SloBound, WindowResult
 
@@ -116,6 +116,12 @@ def is_measurable(ratio: float, error: float | None) -> bool:
     An unknown error leaves nothing measurable.
     """
     return error is not None and abs(ratio - 1.0) > error
+
+
+def figure_names(bounds: Sequence[SloBound]) -> frozenset[str]:
+    """Names of all figures that a record under this SLO has, measured or not; metrics of the server not among them."""
+    latencies = [f"{metric}_p{percentile:g}_ms" for metric in (*METRICS, "ttft_from_send") for percentile in REPORTED]
+    return frozenset([*_figures(None, (), None, bounds, ""), *latencies, *(bound.name for bound in bounds)])
 
 
 def _figures(

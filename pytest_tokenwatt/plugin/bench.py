@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_tokenwatt.campaign.observe import Deadline
 from pytest_tokenwatt.campaign.order import by_phase
 from pytest_tokenwatt.errors import SpecError, UsageError
 from pytest_tokenwatt.lab import Finished, Lab, LabEvents, LabOptions
@@ -47,6 +48,7 @@ def open_benches(
 ) -> tuple[Bench, ...]:
     """Load all specs. Raises ``pytest.UsageError`` with every problem of every spec, one a line."""
     specs = _load_all(config, requests)
+    deadline = Deadline(settings.max_minutes)
     try:
         _check(specs, settings)
         specs = attach(specs, settings)
@@ -54,7 +56,7 @@ def open_benches(
         several = len(specs) > 1 and settings.out is not None
         nodeids = _nodeids([request.path for request in requests], config.rootpath)
         return tuple(
-            _open(config, request, spec, nodeid, settings, events, part=spec.name if several else None)
+            _open(config, request, spec, nodeid, settings, events, deadline, part=spec.name if several else None)
             for request, spec, nodeid in zip(requests, specs, nodeids, strict=True)
         )
     except UsageError as error:
@@ -121,6 +123,7 @@ def _open(
     nodeid: str,
     settings: Settings,
     events: LabEvents,
+    deadline: Deadline,
     part: str | None,
 ) -> Bench:
     phases = tuple(each.key for each in by_phase(spec))
@@ -132,7 +135,7 @@ def _open(
         out=settings.out,
         part=part,
         quick=settings.quick,
-        max_minutes=settings.max_minutes,
+        deadline=deadline,
         title=settings.title,
         reports=settings.reports,
     )

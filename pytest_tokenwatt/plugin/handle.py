@@ -88,7 +88,9 @@ class LabHandle:
         self._measuring()
         try:
             return self.bench.lab.goodput(self._config.key, self._scenario(scenario))
-        except (GateFailed, EngineError) as error:
+        except GateFailed as error:
+            raise MeasurementFailed(error, Verdict(error.verdict)) from None
+        except EngineError as error:
             raise MeasurementFailed(error, Verdict.INVALID) from None
         except TokenwattError as error:
             raise MeasurementFailed(error, Verdict.FAIL) from None

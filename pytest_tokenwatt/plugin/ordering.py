@@ -8,7 +8,7 @@ import pytest
 
 from pytest_tokenwatt.plugin.bench import Bench
 from pytest_tokenwatt.plugin.collect import GateItem
-from pytest_tokenwatt.plugin.fixtures import CANDIDATE, LIVE
+from pytest_tokenwatt.plugin.fixtures import CANDIDATE, LIVE, MEASURED
 from pytest_tokenwatt.plugin.usertests import handle_of
 from pytest_tokenwatt.records import GateSpec
 
@@ -63,6 +63,14 @@ def selected(items: list[pytest.Item], bench: Bench) -> tuple[list[GateSpec], li
     gates = [item.gate for item in items if isinstance(item, GateItem) and item.bench is bench]
     wanted = {key for item in items for key in _wanted(item, bench)}
     return gates, [key for key in bench.phases if key in wanted]
+
+
+def measured(items: list[pytest.Item], bench: Bench) -> list[str]:
+    """The configurations that tests measure, whether or not a gate of theirs is selected."""
+    handles = (handle_of(item) for item in items if MEASURED in getattr(item, "fixturenames", ()))
+    keys = {handle.config.key for handle in handles if handle is not None and handle.bench is bench}
+    also = set(selected(items, bench)[1])
+    return [key for key in bench.phases if key in keys | also]
 
 
 def _wanted(item: pytest.Item, bench: Bench) -> Iterator[str]:

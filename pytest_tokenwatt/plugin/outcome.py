@@ -97,11 +97,12 @@ class Outcome:
 
     def _finish(self, bench: Bench) -> None:
         try:
-            bench.finished = bench.lab.finish()
+            bench.lab.finish()
         except (TokenwattError, OSError) as error:
             self._complaints.append(f"{bench.place}: the report could not be written: {error}")
             self._seen.add(FAILED)
         finally:
+            bench.finished = bench.lab.finished
             bench.lab.close()
 
     def _exit_code(self, session: pytest.Session, exitstatus: int | pytest.ExitCode) -> int | pytest.ExitCode:

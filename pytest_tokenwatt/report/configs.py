@@ -117,11 +117,17 @@ def _missing(record: ConfigRecord | None, goodput: GoodputRecord | None) -> dict
         why = "; ".join(map(str, record.invalid)) if record and record.invalid else "not measured in this run"
         return dict.fromkeys([*_figures(None), *USUAL_PERCENTILES], why)
     why = "; ".join(map(str, goodput.invalid)) or "; ".join(goodput.misses) or "not measured"
-    missing = {name: why for name, value in _figures(goodput).items() if value is None}
+    missing = {name: _why_none(goodput, name, why) for name, value in _figures(goodput).items() if value is None}
     for name in _percentile_names(goodput):
         if _latency(goodput, name) is None:
             missing[name] = _why_no_latency(goodput, name, why)
     return {**missing, **_open_ends(goodput)}
+
+
+def _why_none(goodput: GoodputRecord, name: str, why: str) -> str:
+    if goodput.rate_rps is not None and name == "goodput_error_pct":
+        return "rates were fixed, not searched" if goodput.bracket == "fixed" else "no rate failed"
+    return "one repeat has no spread" if goodput.repeats == 1 and name == "variance_band_pct" else why
 
 
 def _why_no_latency(goodput: GoodputRecord, name: str, why: str) -> str:
@@ -133,7 +139,8 @@ def _why_no_latency(goodput: GoodputRecord, name: str, why: str) -> str:
 
 def _open_ends(goodput: GoodputRecord) -> dict[str, str]:
     found = goodput.percentiles if goodput.rate_rps is not None else ()
-    why = "requests are too few for a finite upper end"
+    repeats = f" ({goodput.repeats} repeats of one schedule, which count as one)" if goodput.repeats > 1 else ""
+    why = f"observations{repeats} are too few for a finite upper end"
     return {f"intervals.{each.name}.high": f"{each.n} {why}" for each in found if each.high_ms is None}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pytest_tokenwatt.records import ConfigRecord, GateResult, Verdict
-from pytest_tokenwatt.spec.model import Spec
+from pytest_tokenwatt.spec.model import Configuration, Spec
 
 LATER = "not measured by this version"
 UNREAD = ("hardware.accelerator", "hardware.driver")
@@ -76,7 +76,23 @@ def _unmeasured(spec: Spec, records: Sequence[ConfigRecord]) -> Iterator[str]:
     for block, name in _LATER_BLOCKS.items():
         if spec.present(block):
             yield f"{name}: {LATER}"
+    if spec.load.backend == "ray":
+        yield "Load from several machines (load.backend: ray): not available in this version; all came from this one"
     measured = {record.key for record in records}
     for configuration in spec.configurations:
         if configuration.key not in measured:
             yield f"Configuration {configuration.key}: not measured in this run"
+        else:
+            yield from (f"Configuration {configuration.key}: {line}" for line in _unsure(configuration))
+
+
+def _unsure(configuration: Configuration) -> Iterator[str]:
+    """What the settings of a measured configuration keep its figures from showing."""
+    engine, contents = configuration.engine, {scenario.workload.content for scenario in configuration.scenarios}
+    silent = [scenario.name for scenario in configuration.scenarios if not scenario.bounds]
+    if silent:
+        yield f"no goodput, since there is no slo ({', '.join(silent)})"
+    if engine.api == "chat" or engine.prompt == "text" or contents != {"random"}:
+        yield "prompts are sent as text, so that their lengths in tokens are near the planned ones, not equal"
+    if "random" in contents and any("speculative" in word for word in (*(engine.command or ()), *engine.args)):
+        yield "speculative decoding on random content accepts fewer tokens than on real text"

@@ -152,9 +152,9 @@ _QUICKSTART = Profile(
         }
     ),
     machine=Machine(
-        bandwidth=34e9,
+        bandwidth=32.5e9,
         weight_share=1.0,
-        linear_flops=17e12,
+        linear_flops=16e12,
         attention_flops=12e12,
         step_overhead_s=2e-3,
         sequence_overhead_s=0.0,
@@ -163,7 +163,7 @@ _QUICKSTART = Profile(
     pair_flops=4e4,
     kv_pool_bytes=2 * _GIB,
     max_model_len=4096,
-    max_num_seqs=128,
+    max_num_seqs=256,
     max_num_batched_tokens=1024,
 )
 PROFILES: Mapping[str, Profile] = MappingProxyType({p.name: p for p in (_QWEN3_30B_A3B_FP8, _QUICKSTART)})

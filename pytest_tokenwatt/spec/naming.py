@@ -61,14 +61,22 @@ def _suite_name(entry: Mapping[str, Any]) -> str | None:
 def _check_roles(data: Mapping[str, Any], findings: Findings) -> None:
     first: KeyPath | None = None
     for place, entry in entries(data, ("configs",)):
-        role = entry.get("role") or entry.get("key")
-        if role != "baseline" or (entry.get("role") is None and entry.get("like") is not None):
+        if not _is_baseline(entry):
             continue
         here = ("configs", place, "role")
         if first is not None:
             what = f"a second baseline, the first is in line {findings.line(first)}"
             findings.add(here, what, "give one of them the role tuned or other")
         first = first or here
+
+
+def _is_baseline(entry: Mapping[str, Any]) -> bool:
+    repeats = entry.get("role") is None and entry.get("like") is not None
+    return (entry.get("role") or entry.get("key")) == "baseline" and not repeats
+
+
+def _is_absolute(rule: Mapping[str, Any]) -> bool:
+    return rule.get("min") is not None or rule.get("max") is not None
 
 
 def _check_repeats(data: Mapping[str, Any], findings: Findings) -> None:
@@ -111,16 +119,34 @@ def _gate_paths(data: Mapping[str, Any]) -> Iterator[KeyPath]:
 
 def _check_rules(data: Mapping[str, Any], path: KeyPath, findings: Findings) -> None:
     keys = keys_of(data)
+    baselines = {str(entry.get("key")) for _, entry in entries(data, ("configs",)) if _is_baseline(entry)}
     scenarios = [entry.get("name") for _, entry in entries(data, ("scenarios",))] or [DEFAULT_SCENARIO]
     for place, rule in entries(data, (*path, "rules")):
         wanted = rule.get("configs")
         for index, key in enumerate(wanted if isinstance(wanted, list) else []):
             if isinstance(key, str) and key not in keys:
                 findings.add((*path, "rules", place, "configs", index), "names no configuration", _nearest(key, keys))
+        holders = _holders(data, path, wanted)
+        if holders is not None and holders.isdisjoint(keys) and not (set(map(str, wanted or ())) - set(keys)):
+            what = "holds for no configuration, since it stands in the gates of another one"
+            findings.add((*path, "rules", place), what, "move it to the gates above, or remove its configs")
+        elif holders and holders <= baselines and not _is_absolute(rule):
+            what = "holds for the baseline only, which is compared with nothing"
+            findings.add((*path, "rules", place), what, "give min or max, or name a candidate")
         scenario = rule.get("scenario")
         if isinstance(scenario, str) and scenario not in scenarios:
             names = [name for name in scenarios if isinstance(name, str)]
             findings.add((*path, "rules", place, "scenario"), "names no scenario", _nearest(scenario, names))
+
+
+def _holders(data: Mapping[str, Any], path: KeyPath, wanted: Any) -> set[str] | None:
+    """The configurations that a rule is restricted to by its place or its ``configs``; ``None`` without either."""
+    listed = {str(key) for key in wanted} if isinstance(wanted, list) and wanted else None
+    entry = descend(data, path[:2]) if path[0] == "configs" else None
+    if not isinstance(entry, Mapping):
+        return listed
+    own = {str(entry.get("key"))}
+    return own if listed is None else own & listed
 
 
 def _nearest(name: object, known: list[str]) -> str:

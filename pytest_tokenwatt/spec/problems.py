@@ -41,6 +41,9 @@ class _Preflight:
     def shared(self) -> Iterator[Problem]:
         """Files of the quality blocks."""
         spec = self._spec
+        if spec.load.backend == "ray":
+            what = "load from several machines is not available in this version; all will come from this one"
+            yield self._problem(what, "remove backend", ("load", "backend"), severity="warning")
         for place, suite in enumerate(spec.accuracy):
             yield from self._file(suite.suite, ("accuracy", place, "suite"), ("accuracy", "suite"))
         if spec.drift is None:

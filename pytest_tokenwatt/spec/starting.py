@@ -92,9 +92,10 @@ def open_secrets(engine: Mapping[str, Any]) -> Iterator[Finding]:
     for name, value in env.items() if isinstance(env, Mapping) else ():
         if _SECRET.search(name) and isinstance(value, str) and value and not isinstance(value, Expanded):
             yield ("engine", "env", name), _IN_THE_OPEN, _REMEDY
-    for key in ("command", "args", "up"):
+    for key in _COMMANDS:
         words = engine.get(key)
-        if isinstance(words, list) and _has_open_secret(words):
+        commands = [words, *words] if isinstance(words, list) else []
+        if any(isinstance(command, list) and _has_open_secret(command) for command in commands):
             yield ("engine", key), _IN_THE_OPEN, _REMEDY
 
 

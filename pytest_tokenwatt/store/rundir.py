@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Iterator
 from datetime import datetime
@@ -61,6 +62,11 @@ class RunDirectory:
         child._parent = self
         return child
 
+    def obstacle(self) -> str | None:
+        """Why the directory cannot come to be, as far as that can be seen before; ``None`` when nothing is known."""
+        record = None if self.record_file is None else file_obstacle(self.record_file)
+        return record or _obstacle(self.path)
+
     def create(self) -> Path:
         """Create the directory with its ``.gitignore`` unless that is done. Raises ``UsageError`` if it cannot be."""
         if not self.created:
@@ -89,6 +95,18 @@ class RunDirectory:
         # A directory that the user filled keeps its own rules: it may be the root of a repository.
         if not any(self.path.iterdir()):
             write_text(self.path / ".gitignore", "*\n")
+
+
+def file_obstacle(path: Path) -> str | None:
+    """Why a file cannot be written at ``path``, whose directories may have to be made; ``None`` when none is known."""
+    return f"{path} is a directory" if path.is_dir() else _obstacle(path.parent)
+
+
+def _obstacle(directory: Path) -> str | None:
+    above = next(place for place in (directory, *directory.parents) if place.exists())
+    if not above.is_dir():
+        return f"{above} is a file, not a directory"
+    return None if os.access(above, os.W_OK | os.X_OK) else f"{above} is not writable"
 
 
 def _made(wanted: Path) -> Iterator[Path]:

@@ -87,6 +87,7 @@ def test_an_slo_with_fewer_passes_than_repeats_fails() -> None:
         ([window(3.0)], Verdict.INVALID),
         ([window(3.0), window(3.0, invalid=(INVALID,))], Verdict.INVALID),
         ([window(3.0, invalid=(INVALID,)), window(3.0), window(3.0)], Verdict.PASS),
+        ([window(3.0), window(3.0, invalid=(INVALID,)), window(3.0), window(3.0, invalid=(INVALID,))], Verdict.INVALID),
         ([window(4.0), window(4.0)], Verdict.INVALID),
         ([], Verdict.INVALID),
     ],
@@ -98,6 +99,14 @@ def test_an_slo_at_a_rate_is_about_that_rates_windows(windows: list[object], ver
     if verdict is Verdict.FAIL:
         assert "at 3 req/s TPOT p99 61.2 ms" in result.reasons[0].text
         assert result.text == "3 req/s, TPOT p99 61.2 ms"
+
+
+def test_an_slo_at_a_rate_does_not_depend_on_other_rates() -> None:
+    passed = goodput(None, misses=(), invalid=(INVALID,), windows=(window(3.0), window(3.0)))
+    assert judge(gate("slo", {"at_rps": 3.0}), config("tuned", passed), None).verdict is Verdict.PASS
+    unmeasured = replace(passed, windows=(), invalid=(Reason("time_budget", "5 minutes are used up"),))
+    result = judge(gate("slo", {"at_rps": 3.0}), config("tuned", unmeasured), None)
+    assert (result.verdict, codes(result)) == (Verdict.INCONCLUSIVE, ["time_budget"])
 
 
 def test_an_slo_at_the_rate_that_was_found_needs_no_windows() -> None:
@@ -374,3 +383,10 @@ def test_declared_repeats_and_what_differs_or_is_unknown_are_no_twins() -> None:
     assert slo_verdict(launched("tuned", "tuned", command=["serve"], args=["--fp8"]), first) is Verdict.PASS
     assert slo_verdict(launched("tuned", "tuned", fingerprint="g", command=["serve"]), first) is Verdict.PASS
     assert slo_verdict(launched("tuned", "tuned", fingerprint=None, command=["serve"]), first) is Verdict.PASS
+
+
+def test_the_baseline_is_the_first_wherever_the_spec_lists_it() -> None:
+    first = launched("baseline", "baseline", command=["serve"])
+    twin = launched("tuned", "tuned", command=["serve"])
+    assert judge(gate("slo"), twin, None, (twin, first)).verdict is Verdict.INVALID
+    assert judge(gate("slo", config="baseline"), first, None, (twin, first)).verdict is Verdict.PASS

@@ -12,6 +12,8 @@ from pytest_tokenwatt.load import generator
 @pytest.fixture(scope="session", autouse=True)
 def quick_decisions() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for name, seconds in {"DECIDE_S": 0.1, "LEVEL_S": 0.2, "START_LEAD_S": 0.05, "SWITCH_LEAD_S": 0.15}.items():
-            patch.setattr(generator, name, seconds)
+        for name in ("DECIDE_S", "LEVEL_S", "ALIVE_S"):
+            patch.setattr(generator, name, 0.1)
+        patch.setattr(generator, "START_LEAD_S", 0.05)
+        patch.setattr(generator, "SWITCH_LEAD_S", 0.15)
         yield

@@ -14,7 +14,7 @@ from pytest_tokenwatt.load.generator import LoadGenerator
 from pytest_tokenwatt.records import ErrorClass, RequestRecord, Target
 
 GALLERY: dict[str, Behaviour] = {"good": good}
-TIMEOUT_S = 2.0
+TIMEOUT_S = 1.5
 
 
 def shown(behave: Behaviour) -> Behaviour:
@@ -326,7 +326,7 @@ FAILED: dict[str, tuple[ErrorClass, int | None, str]] = {
     "not_json": (ErrorClass.PROTOCOL, 200, "not JSON: b'{oops'"),
     "not_http": (ErrorClass.PROTOCOL, None, "not HTTP"),
     "hangs_up": (ErrorClass.CONNECT, None, "without a response"),
-    "stalls": (ErrorClass.TIMEOUT, 200, "not finished within 2 s"),
+    "stalls": (ErrorClass.TIMEOUT, 200, "not finished within 1.5 s"),
 }
 
 

@@ -65,6 +65,7 @@ class ScriptedLab:
 
     calls: ClassVar[list[str]] = []
     options: ClassVar[list[LabOptions]] = []
+    looked_at: ClassVar[list[str]] = []
 
     def __init__(self, spec: Spec, options: LabOptions, events: LabEvents) -> None:
         self.spec = spec
@@ -73,13 +74,20 @@ class ScriptedLab:
         self.options.append(options)
         self._events = events
         self._results: dict[str, GateResult] = {}
+        self.finished: Finished | None = None
 
-    def preflight(self, selected: Sequence[GateSpec]) -> list[Problem]:
+    def preflight(self, selected: Sequence[GateSpec], also: Sequence[str]) -> list[Problem]:
+        self.looked_at.extend(also)
         return [
             Problem(**{"path": "lab.yaml", "line": None, "key": None, **each}) for each in self._script("problems", [])
         ]
 
-    def plan_text(self, selected: Sequence[GateSpec], width: int, color: bool, encoding: str = "utf-8") -> str:
+    def minutes(self, selected: Sequence[GateSpec], also: Sequence[str]) -> float:
+        return float(self._script("minutes", 0))
+
+    def plan_text(
+        self, selected: Sequence[GateSpec], width: int, color: bool, encoding: str, also: Sequence[str]
+    ) -> str:
         return f"PLAN of {len(selected)} gates\n"
 
     def select(self, selected: Sequence[GateSpec], live_configs: Sequence[str]) -> None:
@@ -119,9 +127,14 @@ class ScriptedLab:
     def finish(self) -> Finished | None:
         self._note("finish")
         results = tuple(self._results.values())
+        path = self.run_dir / "report.json"
+        if results:
+            self.finished = Finished(results, {}, path, 0, "scripted", ())
         if self._script("unwritable", False):
             raise OSError(28, "No space left on device")
-        return Finished(results, {}, self.run_dir / "report.json", 0, "scripted", ()) if results else None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        return self.finished
 
     def close(self) -> None:
         self._note("close")
@@ -174,6 +187,8 @@ class Project:
         self.pytester = pytester
         self.calls = ScriptedLab.calls
         self.options = ScriptedLab.options
+        self.looked_at = ScriptedLab.looked_at
+        self.looked_at.clear()
         self.calls.clear()
         self.options.clear()
         monkeypatch.setattr("pytest_tokenwatt.plugin.bench.Lab", ScriptedLab)

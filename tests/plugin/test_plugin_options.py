@@ -42,6 +42,11 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Proje
             ["lab.yaml", "--tokenwatt-endpoint=http://h/v1"],
             "*does not say which of baseline, tuned it serves*",
         ),
+        (
+            ["lab.yaml", "--tokenwatt-endpoint=tuned=http://a/v1", "--tokenwatt-endpoint=tuned=http://b/v1"],
+            "*tuned is given two endpoints; keep one of them",
+        ),
+        (["lab.yaml", "--tokenwatt-endpoint=tuned=http://u:pw@h/v1"], "*=tuned=http://[*][*][*]@h/v1: *password*"),
         (["lab.yaml", "--tokenwatt-endpoint=tuned=ftp:x"], "*--tokenwatt-endpoint=tuned=ftp:x: *"),
         (["lab.yaml", "--tokenwatt-endpoint=best=http://h/v1"], "*there is no configuration best; configurations: *"),
     ],
@@ -68,7 +73,7 @@ def test_settings_reach_the_lab(project: Project) -> None:
     (options,) = project.options
     assert options.configs == ("tuned",)
     assert options.out == project.pytester.path / "runs/x"
-    assert options.max_minutes == 12.5
+    assert options.deadline.minutes == 12.5
     assert options.title == "Night run"
     assert options.quick
     assert options.reports == (project.pytester.path / "copy.json",)
@@ -90,7 +95,12 @@ def test_ini_keys_mean_the_same(project: Project) -> None:
     )
     assert project.run("--strict-config").ret == 0
     (options,) = project.options
-    assert (options.configs, options.max_minutes, options.title, options.quick) == (("tuned",), 12.5, "Night run", True)
+    assert (options.configs, options.deadline.minutes, options.title, options.quick) == (
+        ("tuned",),
+        12.5,
+        "Night run",
+        True,
+    )
     assert options.out == project.pytester.path / "runs/x"
     assert options.reports == (project.pytester.path / "copy.json",)
 
@@ -113,6 +123,30 @@ def test_endpoints(project: Project) -> None:
     assert "AT baseline http://h:2/v1" in out
     bare = project.run("lab.yaml", ".", "-s", "--tokenwatt-config=tuned", "--tokenwatt-endpoint=http://h:3/v1")
     assert "AT tuned http://h:3/v1" in bare.stdout.str()
+
+
+def test_a_repeat_goes_where_the_repeated_one_is(project: Project) -> None:
+    project.spec(text=SPEC.replace("gates:", "  - {key: again, like: baseline}\ngates:"))
+    project.pytester.makepyfile(
+        "def test_it(tokenwatt): print('AT', tokenwatt.config.key, tokenwatt.config.engine.endpoint)"
+    )
+    at_one, at_two = "--tokenwatt-endpoint=baseline=http://h:1/v1", "--tokenwatt-endpoint=again=http://h:2/v1"
+    assert "AT again http://h:1/v1" in project.run("lab.yaml", ".", "-s", at_one).stdout.str()
+    for arguments in ((at_one, at_two), (at_two, at_one)):
+        assert "AT again http://h:2/v1" in project.run("lab.yaml", ".", "-s", *arguments).stdout.str()
+
+
+def test_several_specs_share_one_time_budget(project: Project) -> None:
+    project.spec(extra="x-minutes: 20\n")
+    project.spec("next.yaml", text=SPEC.replace("name: lab", "name: next"), extra="x-minutes: 30\n")
+    result = project.run("lab.yaml", "next.yaml", "--tokenwatt-max-minutes=45")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["ERROR: --tokenwatt-max-minutes: the run takes about 50 minutes where 45 are allowed;*"]
+    )
+    assert project.run("lab.yaml", "next.yaml", "--tokenwatt-max-minutes=50").ret == 0
+    first, second = project.options[-2:]
+    assert first.deadline is second.deadline
 
 
 def test_several_specs_do_not_write_over_each_other(project: Project) -> None:

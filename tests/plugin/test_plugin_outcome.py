@@ -187,3 +187,17 @@ def test_the_plan_starts_nothing(project: Project) -> None:
     result = project.run("lab.yaml", "--tokenwatt-plan")
     result.stdout.fnmatch_lines(["PLAN of 7 gates"])
     assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_a_report_that_cannot_be_written_does_not_cost_the_table(project: Project) -> None:
+    project.spec(extra="x-unwritable: true\n")
+    result = project.run("lab.yaml")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*tokenwatt: scripted*", "tuned*slo*pass*", "*the report could not be written*"])
+    assert "report:" not in result.stdout.str()
+
+
+def test_preflight_looks_at_what_tests_measure_without_a_gate(project: Project) -> None:
+    project.pytester.makepyfile("def test_it(goodput): pass\ndef test_other(tokenwatt): pass")
+    project.run("lab.yaml", ".", "-k", "test_it and tuned")
+    assert project.looked_at == ["tuned"]

@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from report_samples import BOUNDS, CONTEXT, GATES, RECORDS, SPEC, gate, goodput_of, record_of, spec_of
 
 from pytest_tokenwatt.records import Percentile, Reason, SloBound, Verdict
 from pytest_tokenwatt.report.lab import build_report
+from pytest_tokenwatt.spec.model import Spec
 
 PUBLISHED_FIELDS = """
 id status title published summary
@@ -101,7 +103,10 @@ def test_a_configuration_has_its_figures_intervals_and_files(tmp_path: Path) -> 
         "ttft_p99_ms": {"low": 320.0, "high": 371.0, "n": 2600},
         "tpot_p99_ms": {"low": 44.0, "high": None, "n": 300},
     }
-    assert entry["missing"] == {"intervals.tpot_p99_ms.high": "300 requests are too few for a finite upper end"}
+    assert entry["missing"] == {
+        "intervals.tpot_p99_ms.high": "300 observations (2 repeats of one schedule, which count as one) "
+        "are too few for a finite upper end"
+    }
     assert entry["validity"] == {"valid": True, "reasons": []}
     assert entry["files"] == ["engine-tuned.log", "requests-confirm-1.npz", "requests-confirm-2.npz"]
     assert "scenarios" not in entry
@@ -233,3 +238,41 @@ def test_an_infinite_percentile_is_null_with_the_reason(tmp_path: Path) -> None:
     assert entry["ttft_p99_ms"] is entry["itl_p95_ms"] is None
     assert entry["missing"]["ttft_p99_ms"] == "infinite: the percentile falls on a failed request"
     assert entry["missing"]["itl_p95_ms"] == "not measured"
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"load": {"backend": "ray"}}, "Load from several machines (load.backend: ray): not available"),
+        ({"engine": {**SPEC["engine"], "api": "chat"}}, "Configuration tuned: prompts are sent as text"),
+        ({"engine": {**SPEC["engine"], "prompt": "text"}}, "Configuration tuned: prompts are sent as text"),
+        ({"workload": {"content": "book.txt"}}, "Configuration tuned: prompts are sent as text"),
+        (
+            {"engine": {**SPEC["engine"], "args": ["--speculative-config", "{}"]}},
+            "Configuration tuned: speculative decoding on random content",
+        ),
+        ({"slo": None}, "Configuration tuned: no goodput, since there is no slo (default)"),
+    ],
+)
+def test_settings_that_limit_the_figures_are_said(tmp_path: Path, changes: dict[str, Any], line: str) -> None:
+    def said(spec: Spec) -> list[str]:
+        return [each for each in build_report(spec, RECORDS, GATES, CONTEXT)["not_covered"] if each.startswith(line)]
+
+    assert said(spec_of(tmp_path, **changes))
+    assert not said(spec_of(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "why"),
+    [
+        ({"error_pct": None, "bracket": "fixed"}, "goodput_error_pct", "rates were fixed, not searched"),
+        ({"error_pct": None, "bracket": "open"}, "goodput_error_pct", "no rate failed"),
+        ({"variance_band_pct": None, "repeats": 1}, "variance_band_pct", "one repeat has no spread"),
+    ],
+)
+def test_an_error_that_there_cannot_be_has_its_reason(
+    tmp_path: Path, changes: dict[str, Any], name: str, why: str
+) -> None:
+    record = replace(RECORDS[0], scenarios={"default": goodput_of(4572.3, **changes)})
+    entry = build_report(spec_of(tmp_path), (record,), GATES, CONTEXT)["configs"][0]
+    assert (entry[name], entry["missing"][name]) == (None, why)

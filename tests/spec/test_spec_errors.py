@@ -219,6 +219,14 @@ def test_one_line_says_where_what_and_the_remedy(text: str, line: str) -> None:
             ],
         ),
         (
+            "configs: [{key: base, role: baseline, gates: {rules: [{name: r, metric: m, max_ratio: 1}]}}, {key: b}]",
+            ["configs[0].gates.rules[0]: holds for the baseline only, which is compared with nothing; give min or max"],
+        ),
+        (
+            "configs: [{key: base, gates: {rules: [{name: r, metric: m, max: 1, configs: [b]}]}}, {key: b}]",
+            ["configs[0].gates.rules[0]: holds for no configuration, since it stands in the gates of another one"],
+        ),
+        (
             "configs: [{key: a, gates: {rules: [{name: r, metric: m, max: 1, configs: [b]}]}}]",
             ["configs[0].gates.rules[0].configs[0]: names no configuration; known: a"],
         ),
@@ -282,6 +290,8 @@ def test_the_value_of_a_secret_variable_is_refused_as_its_name() -> None:
         engine("command: [serve, --port, '{port}', --api-key, hunter2]"),
         engine("command: [serve, --port, '{port}'], args: [--api-key=hunter2]"),
         engine("endpoint: 'http://h/v1', up: [docker, run, -e, HF_TOKEN=hunter2], down: [d]"),
+        engine("command: [serve, --port, '{port}'], prepare: [[login, --password, hunter2], [nvidia-smi]]"),
+        engine("command: [serve, --port, '{port}'], cleanup: [logout, --api-key=hunter2]"),
     ],
 )
 def test_a_secret_in_the_open_is_refused(text: str) -> None:
@@ -342,3 +352,12 @@ def test_no_message_shows_the_validator_behind_it(key: str, value: str) -> None:
         assert text.startswith("spec.yaml:")
         for word in ("pydantic", "Input should", "errors.py", "type=", "dict", "tuple", "Traceback", "NoneType"):
             assert word not in text
+
+
+def test_a_rule_of_the_baseline_alone_needs_an_absolute_bound() -> None:
+    spec = "configs: [{key: base, role: baseline}, {key: b}]\n"
+    rule = "gates: {rules: [{name: r, metric: m, max_ratio: 1, configs: [base%s]}]}"
+    (line,) = complaints(second(spec + rule % ""))
+    assert "gates.rules[0]: holds for the baseline only" in line
+    load(second(spec + rule % ", b"))
+    load(second(spec + (rule % "").replace("max_ratio", "max")))

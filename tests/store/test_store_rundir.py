@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_tokenwatt.errors import UsageError
-from pytest_tokenwatt.store.rundir import RunDirectory, file_part
+from pytest_tokenwatt.store.rundir import RunDirectory, file_obstacle, file_part
 
 NOON = datetime(2026, 11, 30, 12, 0, 0)
 
@@ -93,3 +93,16 @@ def test_any_text_becomes_a_plain_visible_file_name(text: str) -> None:
 def test_file_names_keep_what_is_safe() -> None:
     assert file_part("h100-qwen3.fp8_kv") == "h100-qwen3.fp8_kv"
     assert file_part("fp8/kv, again") == "fp8-kv-again"
+
+
+def test_a_place_that_cannot_be_written_is_known_before(tmp_path: Path) -> None:
+    file = tmp_path / "notes"
+    file.touch()
+    assert choose(tmp_path).obstacle() is None
+    assert choose(tmp_path, "deep/er/run.json").obstacle() is None
+    assert choose(tmp_path, "notes/run").obstacle() == f"{file} is a file, not a directory"
+    (tmp_path / "run.json").mkdir()
+    assert choose(tmp_path, "run.json").obstacle() == f"{tmp_path / 'run.json'} is a directory"
+    assert file_obstacle(tmp_path / "new/report.json") is None
+    assert file_obstacle(file / "report.json") == f"{file} is a file, not a directory"
+    assert {path.name for path in tmp_path.iterdir()} == {"notes", "run.json"}

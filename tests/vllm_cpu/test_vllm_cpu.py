@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,17 @@ SPEC = ROOT / "specs" / "vllm-cpu.yaml"
 pytestmark = pytest.mark.vllm
 
 
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its directory, and the processes of an engine that were there behind it and not before."""
+
+    out: Path
+    left: tuple[int, ...]
+
+
 @pytest.fixture(scope="module")
-def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of one run of the spec through the plugin, in its own process, as a user starts it."""
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """One run of the spec through the plugin, in its own process, as a user starts it."""
     before = set(descendants(1))
     out = tmp_path_factory.mktemp("vllm") / "run"
     command = [
@@ -34,14 +43,14 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1500, check=False)
     print(done.stdout[-20_000:], done.stderr[-5_000:])
-    assert not [pid for pid in descendants(1) if pid not in before and "VLLM" in _text(Path(f"/proc/{pid}/cmdline"))]
-    return out
+    new = [pid for pid in descendants(1) if pid not in before]
+    return Run(out, tuple(pid for pid in new if "vllm" in _text(Path(f"/proc/{pid}/cmdline")).lower()))
 
 
 @pytest.fixture(scope="module")
-def report(run_dir: Path) -> dict[str, Any]:
+def report(run: Run) -> dict[str, Any]:
     """The run's lab report."""
-    content: dict[str, Any] = json.loads((run_dir / "report.json").read_text(encoding="utf-8"))
+    content: dict[str, Any] = json.loads((run.out / "report.json").read_text(encoding="utf-8"))
     return content
 
 
@@ -73,6 +82,10 @@ def test_the_report_is_of_a_real_engine(report: dict[str, Any]) -> None:
     assert all(engine["simulated"] is False for engine in report["provenance"]["engines"].values())
     assert report["software"]["engine_version"] == "0.32.0"
     assert not any("imulated" in line for line in report["not_covered"])
+
+
+def test_no_process_is_left(run: Run) -> None:
+    assert run.left == ()
 
 
 def descendants(pid: int) -> dict[int, str]:

@@ -1,0 +1,150 @@
+"""What keeps a measurement from being taken: no time left, nothing to measure, nowhere to write."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_tokenwatt.campaign.misfits import misfits
+from pytest_tokenwatt.campaign.observe import Deadline
+from pytest_tokenwatt.campaign.phase import Phase
+from pytest_tokenwatt.campaign.session import Session
+from pytest_tokenwatt.errors import GateFailed, LoadError, NotMeasured, UsageError
+from pytest_tokenwatt.gates.judge import judge
+from pytest_tokenwatt.lab import Lab, LabOptions
+from pytest_tokenwatt.records import ConfigRecord, Reason, Verdict
+from pytest_tokenwatt.spec.load import load_spec
+from pytest_tokenwatt.spec.model import Spec
+from pytest_tokenwatt.store.journal import Journal
+from pytest_tokenwatt.store.rundir import RunDirectory
+
+ENGINE = "engine: {command: [no-such-engine, --port, '{port}']}\n"
+SLO = "slo: {ttft_p90_ms: 3000}\n"
+
+
+class Silent:
+    def line(self, text: str) -> None:
+        """Nothing is shown."""
+
+
+def spec_of(tmp_path: Path, text: str = ENGINE + SLO) -> Spec:
+    path = tmp_path / "spec.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load_spec(path, {})
+
+
+def lab_of(tmp_path: Path, text: str = ENGINE + SLO, *reports: Path, out: Path | None = None) -> Lab:
+    return Lab(spec_of(tmp_path, text), LabOptions(tmp_path, ("pytest",), out=out, reports=reports), Silent())
+
+
+def test_a_deadline_counts_from_its_first_start() -> None:
+    deadline = Deadline(1.0)
+    deadline.check()
+    deadline.start()
+    first_s = deadline.at_s
+    deadline.start()
+    assert first_s is not None
+    assert deadline.at_s == first_s
+    with pytest.raises(LoadError, match="the time budget of 1 minutes is used up"):
+        Deadline(1.0, time.monotonic() - 1).check()
+
+
+def test_no_engine_is_started_when_the_time_is_used_up(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path)
+    run_dir = RunDirectory(tmp_path / "run")
+    with Journal(run_dir.file("journal.jsonl")) as journal:
+        used_up = Deadline(1.0, time.monotonic() - 1)
+        session = Session(spec, run_dir, journal, "r1", 7, used_up, os.environ, lambda _: None)
+        phase = Phase(spec.configurations[0], session)
+        record = phase.measure()
+    assert [reason.code for reason in record.invalid] == ["time_budget"]
+    lab = lab_of(tmp_path)
+    assert {judge(gate, record, None).verdict for gate in lab.gates} == {Verdict.INCONCLUSIVE}
+
+
+def test_goodput_that_ran_out_of_time_is_inconclusive_for_a_test_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def out_of_time(phase: Phase) -> ConfigRecord:
+        phase.record = replace(phase.record, invalid=(Reason("time_budget", "5 minutes are used up"),))
+        return phase.record
+
+    monkeypatch.setattr(Phase, "measure", out_of_time)
+    lab = lab_of(tmp_path)
+    with pytest.raises(GateFailed, match="baseline goodput is inconclusive: time_budget") as caught:
+        lab.goodput("baseline")
+    assert caught.value.verdict == Verdict.INCONCLUSIVE
+    lab.close()
+
+
+@pytest.mark.parametrize(
+    ("block", "severity", "what"),
+    [
+        ("workload: {trace: lengths.jsonl}\n" + SLO, "error", "lengths.jsonl:2: is not JSON"),
+        ("workload: {input_tokens: {median: 9, p90: 9}}\n" + SLO, "error", "workload.input_tokens: median 9"),
+        ("workload: {trace: absent.jsonl}\n" + SLO, "", ""),
+        ("", "warning", "baseline promises nothing in scenario default"),
+        (SLO, "", ""),
+        (SLO + "gates: {rules: [{name: r, metric: ttft_p51_ms, max: 1}]}\n", "error", "did you mean ttft_p"),
+        (SLO + "gates: {rules: [{name: r, metric: ttft_p51_ms, max: 1, mode: off}]}\n", "", ""),
+        (SLO + "gates: {rules: [{name: r, metric: 'server:any', max: 1}]}\n", "", ""),
+        (SLO + "gates: {rules: [{name: r, metric: output_tok_s, min: 1}]}\n", "", ""),
+    ],
+)
+def test_a_workload_is_tried_before_an_engine_starts(tmp_path: Path, block: str, severity: str, what: str) -> None:
+    (tmp_path / "lengths.jsonl").write_text('{"input_tokens": 8, "output_tokens": 8}\n{', encoding="utf-8")
+    spec = spec_of(tmp_path, ENGINE + block)
+    found = misfits(spec, [*spec.configurations, *spec.configurations])
+    assert [problem.severity for problem in found] == ([severity] if severity else [])
+    assert all(what in str(problem) for problem in found)
+
+
+def test_places_that_cannot_be_written_are_found_before_the_run(tmp_path: Path) -> None:
+    (tmp_path / "notes").touch()
+    lab = lab_of(tmp_path, ENGINE + SLO, tmp_path, tmp_path / "new/report.json", out=tmp_path / "notes/run")
+    found = [problem for problem in lab.preflight(lab.gates) if problem.key and problem.key.startswith("--")]
+    assert [problem.key for problem in found] == ["--tokenwatt-out", "--tokenwatt-report"]
+
+
+def test_a_copy_of_the_report_makes_its_directory_and_a_failed_one_keeps_the_verdicts(tmp_path: Path) -> None:
+    copy = tmp_path / "new" / "report.json"
+    lab = lab_of(tmp_path, ENGINE + SLO, copy)
+    lab.record_gate("baseline", "my rule", 2.0, ">=", 1.0)
+    finished = lab.finish()
+    assert finished is not None
+    assert [gate["id"] for gate in json.loads(copy.read_text(encoding="utf-8"))["gates"]] == ["baseline::my rule"]
+
+    (tmp_path / "notes").touch()
+    unlucky = lab_of(tmp_path, ENGINE + SLO, tmp_path / "notes" / "report.json")
+    unlucky.record_gate("baseline", "my rule", 2.0, ">=", 1.0)
+    with pytest.raises(OSError):
+        unlucky.finish()
+    assert unlucky.finished is not None
+    assert unlucky.finished.report_path.exists()
+
+
+def test_one_rule_is_not_judged_over_another_of_its_name(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path)
+    failed = lab.record_gate("baseline", "my rule", 0.5, ">=", 1.0)
+    assert lab.record_gate("baseline", "my rule", 0.5, ">=", 1.0) == failed
+    with pytest.raises(UsageError, match="another rule 'my rule'"):
+        lab.record_gate("baseline", "my rule", 2.0, ">=", 1.0)
+    finished = lab.finish()
+    assert finished is not None
+    assert [result.verdict for result in finished.results] == [Verdict.FAIL]
+
+
+def test_goodput_of_a_scenario_without_an_slo_was_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_scenarios(phase: Phase) -> ConfigRecord:
+        return phase.record
+
+    monkeypatch.setattr(Phase, "measure", without_scenarios)
+    lab = lab_of(tmp_path, ENGINE)
+    with pytest.raises(NotMeasured, match="baseline goodput was not measured: scenario default has no slo"):
+        lab.goodput("baseline")
+    lab.close()
