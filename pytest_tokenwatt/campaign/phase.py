@@ -54,7 +54,7 @@ class Phase:
             if self.engine is not None:
                 self._measure_scenarios(self.engine)
         except KeyboardInterrupt:
-            self._mark(Reason("interrupted", "the run was interrupted before this configuration was measured"))
+            self._interrupt()
             self.stop()
             raise
         finally:
@@ -126,6 +126,15 @@ class Phase:
             reason = Reason("workload_unusable", str(error))
         self._session.say(f"{self.configuration.key}: {reason}")
         return unmeasured(scenario, reason)
+
+    def _interrupt(self) -> None:
+        """What was not measured stays so; scenarios that were are as good as before."""
+        reason = Reason("interrupted", "the run was interrupted before this was measured")
+        if self.record.contract is None:
+            self._mark(reason)
+        done = self.record.scenarios
+        left = [each for each in self.configuration.scenarios if each.bounds and each.name not in done]
+        self.record = replace(self.record, scenarios={**done, **{each.name: unmeasured(each, reason) for each in left}})
 
     def _mark(self, reason: Reason) -> None:
         self.record = replace(self.record, invalid=(*self.record.invalid, reason))

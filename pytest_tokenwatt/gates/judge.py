@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from pytest_tokenwatt.gates.catalog import LATER
 from pytest_tokenwatt.gates.finding import Finding, unusable
@@ -37,7 +38,7 @@ def _find(
 ) -> Finding:
     if gate.needs == LATER:
         text = f"{gate.gate} is not measured by this version; set its mode to off or remove its block"
-        return unusable((Reason("not_measured_yet", text),))
+        return replace(unusable((Reason("not_measured_yet", text),)), text="not measured")
     if gate.kind == "contract" and candidate.contract is not None:
         return judge_contract(candidate.contract)
     if candidate.invalid:

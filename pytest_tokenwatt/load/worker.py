@@ -18,6 +18,7 @@ from pytest_tokenwatt.load.bodies import RequestWriter
 from pytest_tokenwatt.load.exchange import MEASURED, Exchange
 from pytest_tokenwatt.load.offer import Offer
 from pytest_tokenwatt.load.pool import Pool
+from pytest_tokenwatt.load.urgency import run_when_due
 from pytest_tokenwatt.load.wire import (
     FrameSplitter,
     Kind,
@@ -246,6 +247,8 @@ def main(arguments: Sequence[str]) -> int:
     """Serve the coordinator at the other end of the inherited socket until it closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _raise_file_limit()
+    scheduling = "real-time" if run_when_due() else "ordinary: no right to ask for more"
+    sys.stderr.write(f"scheduling: {scheduling}\n")
     loop = _new_loop()
     worker = Worker(loop)
 

@@ -164,7 +164,7 @@ _QUICKSTART = Profile(
     kv_pool_bytes=2 * _GIB,
     max_model_len=4096,
     max_num_seqs=256,
-    max_num_batched_tokens=1024,
+    max_num_batched_tokens=2048,
 )
 PROFILES: Mapping[str, Profile] = MappingProxyType({p.name: p for p in (_QWEN3_30B_A3B_FP8, _QUICKSTART)})
 """All profiles by name."""

@@ -1,0 +1,78 @@
+"""Ctrl-C between two scenarios: the first one stays measured."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_tokenwatt.campaign.observe import Deadline
+from pytest_tokenwatt.campaign.phase import Phase
+from pytest_tokenwatt.campaign.scenario import unmeasured
+from pytest_tokenwatt.campaign.session import Session
+from pytest_tokenwatt.records import Contract, GoodputRecord, Reason
+from pytest_tokenwatt.spec.load import load_spec
+from pytest_tokenwatt.spec.model import Scenario
+from pytest_tokenwatt.store.journal import Journal
+from pytest_tokenwatt.store.records_json import read_record
+from pytest_tokenwatt.store.rundir import RunDirectory
+
+SPEC = """\
+engine: {endpoint: "http://127.0.0.1:9/v1"}
+slo: {ttft_p90_ms: 3000}
+scenarios: [{name: chat}, {name: rag}]
+"""
+DONE = Reason("client_cpu", "as measured")
+
+
+class Engine(SimpleNamespace):
+    identity = None
+    fingerprint = None
+    launch: dict[str, Any] = {}  # noqa: RUF012 - read only
+    notes = ()
+    stops = 0
+
+    def check_contract(self) -> Contract:
+        return Contract(())
+
+    def stop(self) -> None:
+        self.stops += 1
+
+
+@pytest.mark.parametrize("first", ["start", "rag"])
+def test_what_was_measured_before_ctrl_c_stays_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    engine = Engine()
+
+    def start(*_: object) -> Engine:
+        if first == "start":
+            raise KeyboardInterrupt
+        return engine
+
+    def measure(_: object, scenario: Scenario, *__: object) -> GoodputRecord:
+        if scenario.name == first:
+            raise KeyboardInterrupt
+        return unmeasured(scenario, DONE)
+
+    monkeypatch.setattr("pytest_tokenwatt.campaign.phase.start_engine", start)
+    monkeypatch.setattr("pytest_tokenwatt.campaign.phase.measure_scenario", measure)
+    (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
+    spec = load_spec(tmp_path / "spec.yaml", {})
+    run_dir = RunDirectory(tmp_path / "run")
+    with Journal(run_dir.file("journal.jsonl")) as journal:
+        session = Session(spec, run_dir, journal, "r1", 7, Deadline(), os.environ, lambda _: None)
+        phase = Phase(spec.configurations[0], session)
+        with pytest.raises(KeyboardInterrupt):
+            phase.measure()
+    stored = read_record(run_dir.path / "record-baseline.json").record
+    codes = {name: [reason.code for reason in each.invalid] for name, each in stored.scenarios.items()}
+    if first == "start":
+        assert [reason.code for reason in stored.invalid] == ["interrupted"]
+    else:
+        assert stored.invalid == ()
+        assert codes == {"chat": ["client_cpu"], "rag": ["interrupted"]}
+        assert engine.stops == 1
