@@ -121,7 +121,8 @@ class Lab:
         ``also`` are configurations that tests measure without a gate.
         """
         chosen = self._chosen(selected, also)
-        return [*preflight(self.spec, chosen), *misfits(self.spec, chosen), *self._unwritable()]
+        own = (*self._unwritable(), *self._without_baseline(selected))
+        return [*preflight(self.spec, chosen), *misfits(self.spec, chosen), *own]
 
     def minutes(self, selected: Sequence[GateSpec], also: Sequence[str] = ()) -> float:
         """How long the run will probably take."""
@@ -248,6 +249,16 @@ class Lab:
         for option, obstacle in places:
             if obstacle is not None:
                 yield Problem(str(self.spec.path), None, option, obstacle, "choose a writable place")
+
+    def _without_baseline(self, selected: Sequence[GateSpec]) -> Iterator[Problem]:
+        """Gates that compare with a baseline that there is not: said at once, though each has a verdict of its own."""
+        relative = [gate for gate in selected if _compares(gate) and gate.mode == "enforce"]
+        if relative and self.spec.baseline is None:
+            names = ", ".join(f"{gate.config} {gate.gate}" for gate in relative)
+            skipped = relative[0].limits.get("on_missing_baseline") == "record"
+            what = f"there is no baseline, so that {names} will {'be skipped' if skipped else 'fail'}"
+            remedy = "add a configuration with role baseline"
+            yield Problem(str(self.spec.path), relative[0].line, None, what, remedy, severity="warning")
 
     def _keys_for(self, selected: Sequence[GateSpec], also: Sequence[str] = ()) -> tuple[str, ...]:
         """The configurations that must be measured, in the order of phases."""

@@ -365,6 +365,7 @@ class GoodputRecord:
     ``rate_rps`` and ``goodput_tok_s`` are ``None`` when no rate passed all repeats (then ``misses`` says why) or the
     measurement is ``invalid``. ``lowest_failing_rps`` is ``None`` with an open bracket or fixed rates.
     ``figures`` holds every number that a rule may name (``ttft_p50_ms``, ``output_tok_s``, ``server:…``).
+    ``load_sha256`` is the hash of the workload and SLO; records with another one are not compared (``None``: unknown).
     """
 
     scenario: str
@@ -387,6 +388,7 @@ class GoodputRecord:
     notes: tuple[str, ...]
     windows: tuple[WindowResult, ...]
     figures: Mapping[str, Figure]
+    load_sha256: str | None = None
 
 
 # --- engine -------------------------------------------------------------------------------------------------------

@@ -24,4 +24,4 @@ def test_tuned_is_no_slower(goodput: Goodput, baseline: Any, tokenwatt: Lab) -> 
 def test_answers_are_not_empty(engine: Any) -> None:
     """Talks to the running engine, in the engine start that was measured."""
     reply = engine.call(engine.client.complete("1, 2, 3,", max_tokens=8))
-    assert reply.output_tokens == 8
+    assert reply.text.strip()

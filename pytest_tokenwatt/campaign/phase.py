@@ -140,7 +140,10 @@ class Phase:
         self.record = replace(self.record, invalid=(*self.record.invalid, reason))
 
     def _store(self) -> None:
-        name = f"record-{self.configuration.key}.json"
+        key, run_dir = self.configuration.key, self._session.run_dir
+        logs = (f"{name}-{key}.log" for name in ("engine", "load"))
+        self.record = replace(self.record, files=tuple(log for log in logs if run_dir.file(log).exists()))
+        name = f"record-{key}.json"
         write_record(self._session.run_dir.file(name), self.record)
 
 
@@ -151,4 +154,5 @@ def _broken(contract: Contract) -> str:
 
 def _costs(contract: Contract) -> tuple[str, ...]:
     """What the report loses by optional parts of the contract that the engine lacks."""
-    return tuple(probe.cost for probe in contract.probes if not probe.required and probe.state != "pass" and probe.cost)
+    lost = [probe for probe in contract.probes if not probe.required and probe.state != "pass" and probe.cost]
+    return tuple(f"Contract probe {probe.name} is {probe.state}: {probe.cost}" for probe in lost)

@@ -30,6 +30,7 @@ from pytest_tokenwatt.store.requests_npz import write_requests
 
 SERVER = "server:"
 """Prefix of figures that are metrics of the engine."""
+ENGINE_DIED = "engine_died"
 
 
 def measure_scenario(
@@ -65,6 +66,14 @@ def unmeasured(scenario: Scenario, reason: Reason) -> GoodputRecord:
     )
 
 
+def named_death(record: GoodputRecord, death: str | None) -> GoodputRecord:
+    """The record with what is known of the engine's ``death``, before all that only follows from it."""
+    if death is None or all(reason.code != ENGINE_DIED for reason in record.invalid):
+        return record
+    others = (reason for reason in record.invalid if reason.code != ENGINE_DIED)
+    return replace(record, invalid=(Reason(ENGINE_DIED, death), *others))
+
+
 class _Measurement:
     """What the callbacks of one measurement share."""
 
@@ -94,7 +103,7 @@ class _Measurement:
                 read_metrics=self._engine.read_metrics,
                 deadline=session.deadline,
             )
-            record = self._measure(loader)
+            record = named_death(self._measure(loader), self._engine.death())
         session.journal.write(
             Event.MEASUREMENT_FINISHED,
             config=self._configuration.key,
@@ -120,7 +129,8 @@ class _Measurement:
             prefix_tokens=lambda: _prefix_tokens(loader.edges),
         )
         confirmed = {} if record.rate_rps is None else self._server.get(record.rate_rps, {})
-        return replace(record, figures={**record.figures, **confirmed})
+        load_sha256 = self._session.spec.digest(self._configuration, scenario)
+        return replace(record, figures={**record.figures, **confirmed}, load_sha256=load_sha256)
 
     def _open_traffic(self) -> Traffic:
         identity = self._engine.identity
@@ -128,6 +138,8 @@ class _Measurement:
 
     def _plan(self, probe: ProbePlan, number: int) -> LoadPlan:
         measurement = self._scenario.measurement
+        # A fixed rate and a confirmed one see the same draw, so that the one can be compared with the other.
+        draw = "search" if probe.kind == "search" else "confirm"
         return build_plan(
             label=f"{probe.kind}-{number:02d}",
             rate_rps=probe.rate_rps,
@@ -139,7 +151,7 @@ class _Measurement:
             request_timeout_s=measurement.request_timeout_s,
             max_concurrency=measurement.max_concurrency,
             seed=self._scenario.workload.seed,
-            purpose=f"{self._scenario.name}/{probe.kind}/{probe.attempt}",
+            purpose=f"{self._scenario.name}/{draw}/{probe.attempt}",
             salt=self._session.prompt_salt(self._configuration.key),
         )
 

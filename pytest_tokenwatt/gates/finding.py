@@ -55,6 +55,16 @@ def baseline_fault(baseline: ConfigRecord, scenario: str) -> Reason | None:
     return None
 
 
+def incomparable(record: GoodputRecord, base: GoodputRecord) -> Reason | None:
+    """Why two records of one scenario cannot be compared: they were offered different loads."""
+    if base.slo != record.slo:
+        return Reason("slo_differs", "candidate and baseline were measured under different SLOs")
+    hashes = {record.load_sha256, base.load_sha256} - {None}
+    if len(hashes) > 1:
+        return Reason("workload_differs", "candidate and baseline were offered different workloads")
+    return None
+
+
 def without_goodput(record: GoodputRecord) -> tuple[Reason, ...]:
     """Why there is no passing rate, one reason per miss."""
     misses = record.misses or ("no rate passed",)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-from pytest_tokenwatt.gates.finding import Finding, baseline_fault, no_baseline, unusable
+from pytest_tokenwatt.gates.finding import Finding, baseline_fault, incomparable, no_baseline, unusable
 from pytest_tokenwatt.gates.wording import amount, apart, number
-from pytest_tokenwatt.records import ConfigRecord, Figure, GateSpec, Reason, Verdict
+from pytest_tokenwatt.records import ConfigRecord, Figure, GateSpec, GoodputRecord, Reason, Verdict
 
 _ORDER = (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE, Verdict.PASS)
 _SIGNS = {"min": 1.0, "max": -1.0, "min_ratio": 1.0, "max_ratio": -1.0}
@@ -67,17 +67,17 @@ def _judge(gate: GateSpec, scenario: str, candidate: ConfigRecord, baseline: Con
     absolute = _against(finding, figure.value, _limits(gate, ("min", "max"), 1.0))
     if not _limits(gate, ("min_ratio", "max_ratio"), 1.0) or absolute.finding.verdict is Verdict.FAIL:
         return absolute
-    return _compare(gate, scenario, absolute, baseline)
+    return _compare(gate, record, absolute, baseline)
 
 
-def _compare(gate: GateSpec, scenario: str, absolute: _Judged, baseline: ConfigRecord | None) -> _Judged:
+def _compare(gate: GateSpec, record: GoodputRecord, absolute: _Judged, baseline: ConfigRecord | None) -> _Judged:
     """The ratios, as products with the baseline's figure, so that a baseline of zero is a value like any other."""
     finding = absolute.finding
     value = finding.value or 0.0
     if baseline is None:
         on_missing = gate.limits.get("on_missing_baseline", "fail")
         return _Judged(no_baseline(on_missing, finding.text, finding.rule, finding.value, finding.unit))
-    base = _base_value(gate.limits["metric"], scenario, baseline)
+    base = _base_value(gate.limits["metric"], record, baseline)
     if isinstance(base, Reason):
         return _Judged(unusable((base,), finding.rule))
     text = f"{finding.text}, {value / base:.3g}x" if base else f"{finding.text}, baseline {amount(base, finding.unit)}"
@@ -103,11 +103,11 @@ def _against(finding: Finding, value: float, limits: Sequence[_Limit]) -> _Judge
     return _Judged(replace(finding, limit=nearest.bound), margin)
 
 
-def _base_value(metric: str, scenario: str, baseline: ConfigRecord) -> float | Reason:
-    fault = baseline_fault(baseline, scenario)
+def _base_value(metric: str, record: GoodputRecord, baseline: ConfigRecord) -> float | Reason:
+    fault = baseline_fault(baseline, record.scenario) or incomparable(record, baseline.scenarios[record.scenario])
     if fault is not None:
         return fault
-    figure = baseline.scenarios[scenario].figures.get(metric)
+    figure = baseline.scenarios[record.scenario].figures.get(metric)
     if figure is None or figure.value is None:
         why = figure.reason if figure is not None else None
         return Reason("baseline_invalid", f"the baseline has no {metric}: {why or 'not measured'}")

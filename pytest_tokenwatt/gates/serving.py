@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from pytest_tokenwatt.gates.band import session_band_pct
-from pytest_tokenwatt.gates.finding import Finding, baseline_fault, no_baseline, unusable, without_goodput
+from pytest_tokenwatt.gates.finding import Finding, baseline_fault, incomparable, no_baseline, unusable, without_goodput
 from pytest_tokenwatt.gates.wording import apart, latency, number, ratio
 from pytest_tokenwatt.metrics.goodput import goodput_ratio_error, is_measurable
 from pytest_tokenwatt.records import (
@@ -140,7 +140,7 @@ def judge_goodput(
         on_missing = gate.limits.get("on_missing_baseline", "fail")
         return no_baseline(on_missing, absolute.text, rule, record.goodput_tok_s, "tok/s")
     scenario = record.scenario
-    fault = baseline_fault(baseline, scenario) or _incomparable(record, baseline.scenarios[scenario])
+    fault = baseline_fault(baseline, scenario) or _without_ratio(record, baseline.scenarios[scenario])
     if fault is not None:
         return unusable((fault,), rule)
     return _judge_ratio(gate, record, baseline.scenarios[scenario], session_band_pct(records, scenario), rule)
@@ -161,9 +161,10 @@ def _judge_minima(gate: GateSpec, record: GoodputRecord, tok_s: float, rule: str
     return Finding(Verdict.PASS, text, rule, value, unit, limit)
 
 
-def _incomparable(record: GoodputRecord, base: GoodputRecord) -> Reason | None:
-    if base.slo != record.slo:
-        return Reason("slo_differs", "candidate and baseline were measured under different SLOs")
+def _without_ratio(record: GoodputRecord, base: GoodputRecord) -> Reason | None:
+    different = incomparable(record, base)
+    if different is not None:
+        return different
     if base.rate_rps is None or not base.goodput_tok_s:
         why = base.misses[0] if base.misses else "no rate passed"
         return Reason("baseline_invalid", f"the baseline has no goodput: {why}")

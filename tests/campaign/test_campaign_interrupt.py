@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,9 +12,9 @@ import pytest
 
 from pytest_tokenwatt.campaign.observe import Deadline
 from pytest_tokenwatt.campaign.phase import Phase
-from pytest_tokenwatt.campaign.scenario import unmeasured
+from pytest_tokenwatt.campaign.scenario import named_death, unmeasured
 from pytest_tokenwatt.campaign.session import Session
-from pytest_tokenwatt.records import Contract, GoodputRecord, Reason
+from pytest_tokenwatt.records import Contract, GoodputRecord, ProbeOutcome, Reason
 from pytest_tokenwatt.spec.load import load_spec
 from pytest_tokenwatt.spec.model import Scenario
 from pytest_tokenwatt.store.journal import Journal
@@ -36,7 +37,7 @@ class Engine(SimpleNamespace):
     stops = 0
 
     def check_contract(self) -> Contract:
-        return Contract(())
+        return Contract((ProbeOutcome("version", False, "missing", "404", "the served version"),))
 
     def stop(self) -> None:
         self.stops += 1
@@ -75,4 +76,17 @@ def test_what_was_measured_before_ctrl_c_stays_as_it_was(
     else:
         assert stored.invalid == ()
         assert codes == {"chat": ["client_cpu"], "rag": ["interrupted"]}
+        assert stored.not_covered == ("Contract probe version is missing: the served version",)
         assert engine.stops == 1
+
+
+def test_a_death_is_named_before_what_follows_from_it(tmp_path: Path) -> None:
+    (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
+    scenario = load_spec(tmp_path / "spec.yaml", {}).configurations[0].scenarios[0]
+    record = unmeasured(scenario, Reason("offered_shortfall", "0 of 10 were sent"))
+    assert named_death(record, "engine baseline died with exit code 1") == record
+    died = replace(record, invalid=(*record.invalid, Reason("engine_died", "the engine died during this load")))
+    assert named_death(died, None) == died
+    named = named_death(died, "engine baseline died with exit code 1 (log: engine-baseline.log)")
+    assert [reason.code for reason in named.invalid] == ["engine_died", "offered_shortfall"]
+    assert "exit code 1 (log: engine-baseline.log)" in str(named.invalid[0])

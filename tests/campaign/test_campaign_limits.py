@@ -148,3 +148,19 @@ def test_goodput_of_a_scenario_without_an_slo_was_not_measured(tmp_path: Path, m
     with pytest.raises(NotMeasured, match="baseline goodput was not measured: scenario default has no slo"):
         lab.goodput("baseline")
     lab.close()
+
+
+@pytest.mark.parametrize(
+    ("extra", "outcome"),
+    [
+        ("configs: [{key: tuned}]\n", "will fail"),
+        ("configs: [{key: tuned}]\ngates: {on_missing_baseline: record}\n", "will be skipped"),
+        ("configs: [{key: tuned, gates: {goodput: {mode: info}}}]\n", None),
+        ("configs: [{key: tuned}, {key: base, role: baseline}]\n", None),
+    ],
+)
+def test_a_missing_baseline_is_said_before_the_run(tmp_path: Path, extra: str, outcome: str | None) -> None:
+    lab = lab_of(tmp_path, ENGINE + SLO + extra)
+    found = [problem for problem in lab.preflight(lab.gates) if "no baseline" in problem.what]
+    assert [problem.severity for problem in found] == ([] if outcome is None else ["warning"])
+    assert all(problem.what.endswith(f"tuned goodput {outcome}") for problem in found)

@@ -16,6 +16,7 @@ from e2e_specs import SIMULATE, processes_with, quick_spec, report_of
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
+# The seed decides which requests a fault hits: these let the probes before the load pass, and many of the load fail.
 FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "binary missing": (
         {"engine": {"command": ["no-such-engine-binary", "--port", "{port}"]}},
@@ -43,7 +44,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
         "wrong_model: *tokenwatt/embedded-tiny*",
     ),
     "answers 429": (
-        {"engine": {"command": [*SIMULATE, "--fault", "http-429=0.5"]}},
+        {"engine": {"command": [*SIMULATE, "--fault", "http-429=0.3", "--seed", "2"]}},
         "fail",
         "*429*",
     ),
@@ -53,7 +54,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
         "*500*",
     ),
     "cut streams": (
-        {"engine": {"command": [*SIMULATE, "--fault", "cut-stream=0.5"]}},
+        {"engine": {"command": [*SIMULATE, "--fault", "cut-stream=0.3", "--seed", "3"]}},
         "fail",
         "*stream_truncated*",
     ),

@@ -390,3 +390,11 @@ def test_the_baseline_is_the_first_wherever_the_spec_lists_it() -> None:
     twin = launched("tuned", "tuned", command=["serve"])
     assert judge(gate("slo"), twin, None, (twin, first)).verdict is Verdict.INVALID
     assert judge(gate("slo", config="baseline"), first, None, (twin, first)).verdict is Verdict.PASS
+
+
+def test_other_workloads_are_not_compared() -> None:
+    base, tuned = goodput(1000.0, load_sha256="a"), goodput(1000.0, load_sha256="b")
+    result = judge(gate("goodput"), config("tuned", tuned), config("baseline", base))
+    assert (result.verdict, codes(result)) == (Verdict.INVALID, ["workload_differs"])
+    for same in (replace(tuned, load_sha256="a"), replace(tuned, load_sha256=None)):
+        assert judge(gate("goodput"), config("tuned", same), config("baseline", base)).verdict is Verdict.PASS

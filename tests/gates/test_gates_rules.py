@@ -162,3 +162,12 @@ def test_a_users_value_that_was_not_measured_is_invalid(unknown: float | None) -
 def test_a_rule_that_makes_no_sense_is_a_usage_error(comparison: str, limit: float) -> None:
     with pytest.raises(UsageError, match=r"tokenwatt\.gate"):
         judge_user_rule("tuned", "mine", 1.0, comparison, limit, None)
+
+
+def test_a_ratio_is_between_equal_workloads() -> None:
+    base, tuned = goodput(load_sha256="a"), goodput(load_sha256="b")
+    result = judge(rule("ttft_p50_ms", max_ratio=1.1), config("tuned", tuned), config("baseline", base))
+    assert (result.verdict, codes(result)) == (Verdict.INVALID, ["workload_differs"])
+    assert (
+        judge(rule("ttft_p50_ms", max=60.0), config("tuned", tuned), config("baseline", base)).verdict is Verdict.PASS
+    )
