@@ -174,8 +174,9 @@ class _Measurement:
         self, probe: ProbePlan, run: LoadRun, windows: Sequence[WindowResult], edges: EdgeMetrics
     ) -> Sequence[str | None]:
         """Store the run's requests; keep the engine's metrics by rate, for that of the rate that is confirmed."""
-        scenario = "" if self._scenario.name == DEFAULT_SCENARIO else f"{self._scenario.name}-"
-        name = f"requests-{self._configuration.key}-{scenario}{run.plan.label}.npz"
+        # No name may hold a plus sign, so that no two pairs of configuration and scenario give the same file.
+        scenario = "" if self._scenario.name == DEFAULT_SCENARIO else f"+{self._scenario.name}"
+        name = f"requests-{self._configuration.key}{scenario}-{run.plan.label}.npz"
         write_requests(self._session.run_dir.file(name), run.requests, run.spans, run.anchor)
         if probe.kind != "search":
             self._server[probe.rate_rps] = _server_figures(edges)

@@ -24,6 +24,7 @@ class RequestWriter:
         self._prompts = prompt_source(target)
         self._chat = target.api == "chat"
         self._fields = _fields(target)
+        self._secrets = _secrets(target.headers)
         self._head = _head(
             target.headers, address, address.path + ("/chat/completions" if self._chat else "/completions")
         )
@@ -34,6 +35,18 @@ class RequestWriter:
         asked = {"messages": [{"role": "user", "content": prompt}]} if self._chat else {"prompt": prompt}
         body = orjson.dumps({**self._fields, "max_tokens": output_tokens, **asked}, option=orjson.OPT_SERIALIZE_NUMPY)
         return b"%bContent-Length: %d\r\n\r\n%b" % (self._head, len(body), body)
+
+    def mask(self, text: str) -> str:
+        """``text``, such as a server's error message, without the header values that it may repeat."""
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+def _secrets(headers: Mapping[str, str]) -> tuple[str, ...]:
+    """Whole header values, and what stands behind a scheme such as Bearer; longest first."""
+    values = {part for value in headers.values() for part in (value, value.rpartition(" ")[2]) if len(part) > 2}
+    return tuple(sorted(values, key=len, reverse=True))
 
 
 def _fields(target: Target) -> dict[str, Any]:

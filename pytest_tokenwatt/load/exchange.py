@@ -62,6 +62,11 @@ class Exchange:
         else:
             self.error, self.error_message = error, message
 
+    def judge_age(self, timeout_s: float) -> None:
+        """A stream that ended well, but later than the timeout, has timed out: looks for old requests are rare."""
+        if self.error is None and self.end_s is not None and self.end_s - self.scheduled_s > timeout_s:
+            self.error, self.error_message = ErrorClass.TIMEOUT, f"not finished within {timeout_s:g} s"
+
     def complete(self, at_s: float) -> None:
         """The response ended as HTTP has it: was it also a whole stream?"""
         self.stream.close(at_s)

@@ -183,6 +183,9 @@ class Offer:
 
     def finished(self, exchange: Exchange) -> None:
         """An exchange of this offer has ended."""
+        exchange.judge_age(self._share.request_timeout_s)
+        if exchange.error_message is not None:
+            exchange.error_message = self._writer.mask(exchange.error_message)
         del self.in_flight[exchange]
         self.changed[exchange] = None
         self.ended.append(exchange)

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from pytest_tokenwatt.plugin.options import Settings
 from pytest_tokenwatt.records import GateSpec
 from pytest_tokenwatt.spec.load import load_spec
 from pytest_tokenwatt.spec.model import Spec
+from pytest_tokenwatt.store.rundir import RUNS
 
 
 @dataclass(slots=True)
@@ -53,7 +55,9 @@ def open_benches(
         _check(specs, settings)
         specs = attach(specs, settings)
         specs = [_adapted(spec, settings) for spec in specs]
-        several = len(specs) > 1 and settings.out is not None
+        if len(specs) > 1 and settings.out is None:
+            settings = replace(settings, out=_shared_place(config, specs))
+        several = len(specs) > 1
         nodeids = _nodeids([request.path for request in requests], config.rootpath)
         return tuple(
             _open(config, request, spec, nodeid, settings, events, deadline, part=spec.name if several else None)
@@ -103,8 +107,14 @@ def _check_places(specs: Sequence[Spec], settings: Settings) -> None:
             raise UsageError(f"{path} cannot hold the results of {len(specs)} specs", remedy=remedy)
     names = Counter(spec.name for spec in specs)
     twice = [name for name, count in names.items() if count > 1]
-    if settings.out is not None and twice:
-        raise UsageError(f"several specs are named {twice[0]}", where="--tokenwatt-out", remedy=remedy)
+    if twice:
+        raise UsageError(f"several specs are named {twice[0]}", remedy=f"give each a name of its own, or {remedy}")
+
+
+def _shared_place(config: pytest.Config, specs: Sequence[Spec]) -> Path:
+    """One run directory for several specs, each a subdirectory of it."""
+    started = datetime.now(UTC).astimezone()
+    return config.rootpath / RUNS / f"{started:%Y-%m-%dT%H-%M-%S}-{specs[0].name}-and-{len(specs) - 1}-more"
 
 
 def _adapted(spec: Spec, settings: Settings) -> Spec:

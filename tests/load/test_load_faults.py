@@ -16,7 +16,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
-from load_server import LoadServer, Reply, Watch, after, all_ended, serving, small_plan
+from load_server import LoadServer, Reply, Watch, after, all_ended, good, serving, small_plan
 
 from pytest_tokenwatt.errors import LoadError
 from pytest_tokenwatt.load import crew
@@ -289,6 +289,30 @@ def test_secrets_reach_the_server_and_nothing_else(tmp_path: Path) -> None:
         assert server.requests[0].headers["host"] == f"127.0.0.1:{server.port}"
     assert secret.encode() not in known
     assert secret not in log.read_text() + repr(run) + repr(target)
+
+
+def test_a_server_that_repeats_the_key_in_its_error_does_not_leak_it(tmp_path: Path) -> None:
+    async def echoes(reply: Reply) -> None:
+        key = reply.request.headers["authorization"]
+        reply.plain("401 Unauthorized", json.dumps({"error": {"message": f"bad key {key}"}}).encode())
+
+    with serving(LoadServer(echoes)) as server:
+        target = Target(server.endpoint, "m", vocab_size=50, headers={"Authorization": "Bearer sk-very-secret"})
+        with LoadGenerator(target, 1, lambda: None, tmp_path / "load.log") as generator:
+            run = generator.run(small_plan([4] * 3, window_s=0.1), Watch(all_ended(3)))
+    assert [record.error_message for record in run.requests] == ["HTTP 401: bad key ***"] * 3
+
+
+def test_a_stream_that_ends_well_but_later_than_the_timeout_has_failed(tmp_path: Path) -> None:
+    async def late(reply: Reply) -> None:
+        await reply.sleep(0.1)
+        await good(reply)
+
+    with serving(LoadServer(late)) as server:
+        target = Target(server.endpoint, "m", vocab_size=50)
+        with LoadGenerator(target, 1, lambda: None, tmp_path / "load.log") as generator:
+            run = generator.run(small_plan([4] * 8, window_s=0.2, timeout_s=0.05), Watch(all_ended(8)))
+    assert {record.error for record in run.requests} == {ErrorClass.TIMEOUT}
 
 
 @pytest.fixture(scope="module")

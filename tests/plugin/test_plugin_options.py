@@ -159,7 +159,18 @@ def test_several_specs_do_not_write_over_each_other(project: Project) -> None:
         result.stderr.fnmatch_lines(["ERROR: *cannot hold the results of 2 specs; run the specs one by one"])
     Path("copy.yaml").write_text(SPEC, encoding="utf-8")
     result = project.run("lab.yaml", "copy.yaml", "--tokenwatt-out=runs")
-    result.stderr.fnmatch_lines(["ERROR: --tokenwatt-out: several specs are named lab; *"])
+    result.stderr.fnmatch_lines(["ERROR: several specs are named lab; *"])
+
+
+def test_several_specs_share_one_run_directory(project: Project) -> None:
+    project.spec("next.yaml", text=SPEC.replace("name: lab", "name: next"))
+    project.run("lab.yaml", "next.yaml")
+    first, second = project.options
+    assert (first.part, second.part) == ("lab", "next")
+    assert first.out == second.out
+    assert first.out is not None
+    assert first.out.parent == project.pytester.path / "tokenwatt-runs"
+    assert first.out.name.endswith("-lab-and-1-more")
 
 
 def test_an_idle_run_reads_and_says_nothing(project: Project) -> None:
