@@ -9,7 +9,16 @@ import numpy as np
 from scipy.special import chdtri
 
 from pytest_tokenwatt.metrics.percentiles import Floats, Sample
-from pytest_tokenwatt.records import ClientHealth, LoadRun, Reason, RequestRecord, SloBound, WindowSpan, WorkerTrace
+from pytest_tokenwatt.records import (
+    ClientHealth,
+    ErrorClass,
+    LoadRun,
+    Reason,
+    RequestRecord,
+    SloBound,
+    WindowSpan,
+    WorkerTrace,
+)
 
 MAX_CPU_SHARE = 0.9
 MIN_SENT_SHARE = 0.98
@@ -83,7 +92,8 @@ def client_health(
     prefix: PrefixTokens | None,
 ) -> ClientHealth:
     """The client's figures of a window whose requests are ``records``, out of ``offered`` that were due in it."""
-    sent = [record for record in records if record.sent_s is not None]
+    # A refused connection was tried in time: that is the server's failure, not the client's.
+    sent = [record for record in records if record.sent_s is not None or record.error is ErrorClass.CONNECT]
     finished = [record for record in records if record.ok]
     counted = [record for record in finished if record.output_tokens is not None]
     lag_s = Sample.of([_lag_s(record) for record in sent]).percentile(99)
@@ -100,7 +110,7 @@ def client_health(
         usage_missing=len(finished) - len(counted),
         prompt_tokens=prompt_tokens,
         cached_tokens=cached_tokens,
-        dispersion=dispersion(np.array([record.sent_s for record in sent], dtype=np.float64), span),
+        dispersion=dispersion(np.array([record.scheduled_s + _lag_s(record) for record in sent]), span),
         capped=run.capped,
     )
 

@@ -217,6 +217,14 @@ def test_requests_that_were_never_sent_are_a_shortfall() -> None:
     assert codes(window) == ["offered_shortfall"]
 
 
+def test_refused_connections_are_failures_of_the_server_and_no_shortfall() -> None:
+    refused = [replace(broken(record, ErrorClass.CONNECT), sent_s=None) for record in healthy()[: N // 2]]
+    window = judge([*refused, *healthy()[N // 2 :]])
+    assert codes(window) == []
+    assert not window.passes
+    assert window.failures == {"connect": N // 2}
+
+
 def test_an_early_stop_offers_only_what_was_due() -> None:
     failed = [broken(record) for record in healthy() if record.scheduled_s < 20]
     assert judge(failed, ended_s=20.5, stop="failed").invalid == ()

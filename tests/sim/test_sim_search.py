@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
 import pytest
-from stepped_lab import Measurement, SteppedLab, Sweep, short_turns
+from stepped_lab import Measurement, SteppedLab, Sweep, chat_mix, short_turns
 
 from pytest_tokenwatt.gates.judge import judge
 from pytest_tokenwatt.records import DEFAULT_SCENARIO, ConfigRecord, GateSpec, GoodputRecord, Verdict
@@ -39,7 +39,7 @@ def lab(seed: int, window_s: float) -> SteppedLab:
 
 
 def passes(searched: SteppedLab, kv_dtype: str, rate_rps: float) -> bool:
-    fixed = replace(searched, sweep=replace(FINE, rates=(rate_rps,)))
+    fixed = replace(searched, sweep=replace(searched.sweep, rates=(rate_rps,)))
     return fixed.measure(kv_dtype=kv_dtype, noise_seed=99).rate_rps is not None
 
 
@@ -57,6 +57,20 @@ def swept_capacity(searched: SteppedLab, kv_dtype: str, near_rps: float) -> floa
 @pytest.mark.parametrize("kv_dtype", ["auto", "fp8"])
 def test_the_rate_found_is_the_capacity_that_a_fine_sweep_finds(kv_dtype: str, seed: int) -> None:
     searched = lab(seed, window_s=40)
+
+    record = searched.measure(kv_dtype=kv_dtype, noise_seed=seed)
+
+    assert record.rate_rps is not None
+    assert record.rate_rps == pytest.approx(swept_capacity(searched, kv_dtype, record.rate_rps), rel=0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kv_dtype", ["auto", "fp8"])
+def test_so_it_is_on_the_reference_hardware_with_its_long_tailed_traffic(kv_dtype: str, seed: int) -> None:
+    profile = PROFILES["h100-qwen3-30b-a3b-fp8"]
+    sweep = replace(FINE, start_rps=6, max_backoffs=12)
+    searched = SteppedLab(profile, chat_mix(profile), sweep, Measurement(search_window_s=120), seed)
 
     record = searched.measure(kv_dtype=kv_dtype, noise_seed=seed)
 
