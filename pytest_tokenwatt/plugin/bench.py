@@ -60,8 +60,8 @@ def open_benches(
         several = len(specs) > 1
         nodeids = _nodeids([request.path for request in requests], config.rootpath)
         return tuple(
-            _open(config, request, spec, nodeid, settings, events, deadline, part=spec.name if several else None)
-            for request, spec, nodeid in zip(requests, specs, nodeids, strict=True)
+            _open(config, request, spec, nodeid, settings, events, deadline, part if several else None)
+            for request, spec, nodeid, part in zip(requests, specs, nodeids, _parts(specs), strict=True)
         )
     except UsageError as error:
         raise pytest.UsageError(*str(error).splitlines()) from None
@@ -105,10 +105,14 @@ def _check_places(specs: Sequence[Spec], settings: Settings) -> None:
     for path in (settings.out, *settings.reports):
         if path is not None and path.suffix == ".json":
             raise UsageError(f"{path} cannot hold the results of {len(specs)} specs", remedy=remedy)
-    names = Counter(spec.name for spec in specs)
-    twice = [name for name, count in names.items() if count > 1]
-    if twice:
-        raise UsageError(f"several specs are named {twice[0]}", remedy=f"give each a name of its own, or {remedy}")
+
+
+def _parts(specs: Sequence[Spec]) -> Iterator[str]:
+    """Subdirectories of the specs: their names, numbered where several share one."""
+    seen: Counter[str] = Counter()
+    for spec in specs:
+        seen[spec.name] += 1
+        yield spec.name if seen[spec.name] == 1 else f"{spec.name}-{seen[spec.name]}"
 
 
 def _shared_place(config: pytest.Config, specs: Sequence[Spec]) -> Path:
