@@ -79,7 +79,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
 def test_a_fault_ends_in_one_readable_message(pytester: pytest.Pytester, name: str) -> None:
     blocks, verdict, message = FAULTS[name]
     pytester.makefile(".yaml", spec=quick_spec(**blocks))
-    result = pytester.runpytest("--tokenwatt-spec=spec.yaml", "-p", "no:cacheprovider")
+    result = pytester.runpytest("--tokenwatt-spec=spec.yaml", "-p", "no:cacheprovider", "-p", "no:asyncio")
     output = result.stdout.str() + result.stderr.str()
     assert "Traceback" not in output
     assert "INTERNALERROR" not in output
@@ -99,7 +99,7 @@ def test_a_refused_connection_names_endpoint_and_remedy(pytester: pytest.Pyteste
     pytester.makefile(
         ".yaml", spec=quick_spec(engine={"command": None, "endpoint": "http://127.0.0.1:9/v1", "ready_timeout_s": 2})
     )
-    result = pytester.runpytest("--tokenwatt-spec=spec.yaml", "-p", "no:cacheprovider")
+    result = pytester.runpytest("--tokenwatt-spec=spec.yaml", "-p", "no:cacheprovider", "-p", "no:asyncio")
     assert result.ret == 11
     result.stdout.fnmatch_lines(["spec.yaml:*baseline slo*127.0.0.1:9*"])
 

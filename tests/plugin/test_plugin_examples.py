@@ -25,7 +25,9 @@ sweep: {rates: [15]}
 def test_the_examples_run_beside_the_gates(pytester: pytest.Pytester) -> None:
     shutil.copytree(EXAMPLES, pytester.path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     pytester.makefile(".yaml", spec=SPEC)
-    result = pytester.runpytest("--tokenwatt-spec=spec.yaml", "examples", "-p", "no:cacheprovider", "-v")
+    result = pytester.runpytest(
+        "--tokenwatt-spec=spec.yaml", "examples", "-p", "no:cacheprovider", "-p", "no:asyncio", "-v"
+    )
     gates, own_assertions, own_names = 5, 2 + 1 + 2, 2
     result.assert_outcomes(passed=gates + own_assertions + own_names)
     result.stdout.fnmatch_lines(["*tuned*tokens per second*>= *pass*"])
