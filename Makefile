@@ -4,11 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 VLLM_VENV := .venv-vllm
 STAMP := $(VENV)/.installed
-SLOW_WORKERS ?= 2
+OLDEST_VENV := .venv-oldest
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-slow test-vllm lint bench clean
+.PHONY: demo test test-oldest test-slow test-vllm lint bench clean
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("pytest-tokenwatt needs Python 3.11 or newer; set PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -22,6 +22,16 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest
+
+# The plugin on the oldest pytest that it supports: collection differs there.
+test-oldest: $(OLDEST_VENV)/.installed
+	$(OLDEST_VENV)/bin/python -m pytest tests/plugin
+
+$(OLDEST_VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(OLDEST_VENV)
+	$(OLDEST_VENV)/bin/python -m pip install --quiet --upgrade pip
+	$(OLDEST_VENV)/bin/python -m pip install --quiet --editable '.[dev]' 'pytest==8.4.*'
+	@touch $@
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
@@ -40,4 +50,4 @@ bench: $(STAMP)
 	$(BIN)/python tests/bench/bench_client.py
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
