@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,8 @@ def test_a_dead_engine_fails_the_contract_in_bounded_time(workshop: Workshop) ->
     workshop.kill_all()
     told = engine.check_contract()
     assert not told.passed
-    assert "Connection refused" in probe(told, "model_served").detail
+    # A pooled connection dies with its server, a new one is refused: either may come first.
+    assert re.search("Connection (refused|reset)|[Dd]isconnected", probe(told, "model_served").detail)
 
 
 def test_the_vocabulary_is_asked_of_engines_that_refuse_unknown_ids(workshop: Workshop) -> None:
