@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+USAGE_ERROR = 4
+USAGE = """usage: python -m pytest_tokenwatt SUBCOMMAND
+
+  simulate   serve the embedded engine (simulated); see simulate --help
+  schema     print the JSON Schema of a spec, for editors
+"""
+
+
+def _simulate(arguments: Sequence[str]) -> int:
+    from pytest_tokenwatt.sim.server import main as simulate
+
+    return simulate(arguments)
+
+
+def _schema(arguments: Sequence[str]) -> int:
+    from pytest_tokenwatt.spec.schema import json_schema
+
+    if arguments:
+        sys.stderr.write("usage: python -m pytest_tokenwatt schema\n")
+        return USAGE_ERROR
+    sys.stdout.write(json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n")
+    return 0
+
+
+SUBCOMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {"simulate": _simulate, "schema": _schema}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; returns the exit code (4: usage)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments[:1] == ["simulate"]:
-        from pytest_tokenwatt.sim.server import main as simulate
-
-        return simulate(arguments[1:])
-    sys.stderr.write("usage: python -m pytest_tokenwatt simulate [options]; see simulate --help\n")
-    return 4
+    run = SUBCOMMANDS.get(arguments[0]) if arguments else None
+    if run is not None:
+        return run(arguments[1:])
+    asked = arguments[:1] in (["-h"], ["--help"])
+    (sys.stdout if asked else sys.stderr).write(USAGE)
+    return 0 if asked else USAGE_ERROR
 
 
 if __name__ == "__main__":
