@@ -121,7 +121,7 @@ class Lab:
         ``also`` are configurations that tests measure without a gate.
         """
         chosen = self._chosen(selected, also)
-        own = (*self._unwritable(), *self._without_baseline(selected))
+        own = (*self._unwritable(), *self._without_baseline(selected), *self._without_candidate())
         return [*preflight(self.spec, chosen), *misfits(self.spec, chosen), *own]
 
     def minutes(self, selected: Sequence[GateSpec], also: Sequence[str] = ()) -> float:
@@ -259,6 +259,14 @@ class Lab:
             what = f"there is no baseline, so that {names} will {'be skipped' if skipped else 'fail'}"
             remedy = "add a configuration with role baseline"
             yield Problem(str(self.spec.path), relative[0].line, None, what, remedy, severity="warning")
+
+    def _without_candidate(self) -> Iterator[Problem]:
+        """A ratio to the baseline that the spec writes down, where the baseline is all there is to measure."""
+        line = self.spec.line("gates", "goodput", "min")
+        if line is not None and all(config.role == "baseline" for config in self.spec.configurations):
+            what = "gates.goodput.min compares with the baseline, and there is nothing to compare: it makes no gate"
+            remedy = "add a configuration, or give min_tok_s or min_rps"
+            yield Problem(str(self.spec.path), line, None, what, remedy, severity="warning")
 
     def _keys_for(self, selected: Sequence[GateSpec], also: Sequence[str] = ()) -> tuple[str, ...]:
         """The configurations that must be measured, in the order of phases."""

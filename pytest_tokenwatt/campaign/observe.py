@@ -128,6 +128,10 @@ class ObservedLoader:
         self._deadline.check()
         narrator = _Narrator(f"{self._name} {plan.label} at {plan.rate_rps:.3g} req/s", self._say)
         observed = _ObservedWatch(watch, narrator, self._read_metrics)
-        run = self._loader.run(plan, observed)
+        try:
+            run = self._loader.run(plan, observed)
+        except LoadError as error:
+            self._say(f"{narrator.label}: {error}")
+            raise
         self.edges = observed.edges
         return run

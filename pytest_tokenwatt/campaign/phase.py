@@ -65,7 +65,8 @@ class Phase:
     def stop(self) -> None:
         """Stop the engine if it runs; safe to call again."""
         if self.engine is not None:
-            self._session.say(f"{self.configuration.key}: stopping the engine")
+            limit_s = self.configuration.engine.stop_timeout_s
+            self._session.say(f"{self.configuration.key}: stopping the engine (it has {limit_s:g} s)")
             self.engine.stop()
             self.engine = None
 
@@ -78,12 +79,13 @@ class Phase:
             self._mark(Reason(error.reason, str(error)))
             return
         self.engine = engine
+        # Known from here on, also to the report of a run that is interrupted while the contract is checked.
+        self.record = replace(
+            self.record, identity=engine.identity, fingerprint=engine.fingerprint, launch=dict(engine.launch)
+        )
         contract = engine.check_contract()
         self.record = replace(
             self.record,
-            identity=engine.identity,
-            fingerprint=engine.fingerprint,
-            launch=dict(engine.launch),
             contract=contract,
             minutes={"start": (time.monotonic() - began_s) / 60.0},
             not_covered=(*engine.notes, *_costs(contract)),

@@ -105,7 +105,7 @@ def client_health(
         cpu_share_max=max(shares, default=None),
         sent=len(sent),
         offered=offered,
-        length_off=sum(record.output_tokens != record.planned_output_tokens for record in counted),
+        length_off=sum(_length_off(record, rules.ignore_eos) for record in counted),
         finished=len(finished),
         usage_missing=len(finished) - len(counted),
         prompt_tokens=prompt_tokens,
@@ -117,6 +117,12 @@ def client_health(
 
 def _lag_s(record: RequestRecord) -> float:
     return (record.sent_s or record.scheduled_s) - record.scheduled_s
+
+
+def _length_off(record: RequestRecord, exact: bool) -> bool:
+    """Whether the server counts another length than it was asked for; above ``max_tokens`` no length is possible."""
+    tokens, asked = record.output_tokens or 0, record.planned_output_tokens
+    return tokens != asked if exact else tokens > asked
 
 
 def _cached(finished: Sequence[RequestRecord], prefix: PrefixTokens | None) -> tuple[int, int | None]:
@@ -135,7 +141,7 @@ def client_reasons(health: ClientHealth, rules: WindowRules) -> tuple[Reason, ..
         _lag(health),
         _cpu(health),
         _shortfall(health),
-        _length(health) if rules.ignore_eos else None,
+        _length(health, rules.ignore_eos),
         None if rules.shared_prefixes else _prefix(health),
         _usage(health),
         _dispersion(health),
@@ -164,10 +170,13 @@ def _shortfall(health: ClientHealth) -> Reason | None:
     return Reason("offered_shortfall", f"{health.sent} of {health.offered} requests that were due were sent")
 
 
-def _length(health: ClientHealth) -> Reason | None:
+def _length(health: ClientHealth, exact: bool) -> Reason | None:
     if health.length_off <= MAX_LENGTH_OFF_SHARE * health.finished:
         return None
-    text = f"{health.length_off} of {health.finished} finished requests have another output length than requested"
+    share = f"{health.length_off} of {health.finished} finished requests have"
+    if not exact:
+        return Reason("output_length", f"{share} more output tokens than max_tokens; the server's usage is wrong")
+    text = f"{share} another output length than requested"
     return Reason("output_length", f"{text}; does the engine honour ignore_eos?")
 
 

@@ -21,6 +21,11 @@ from pytest_tokenwatt.records import GoodputRecord, Loader, LoadPlan, LoadRun, R
 MakePlan: TypeAlias = Callable[[ProbePlan, int], LoadPlan]
 OnRun: TypeAlias = Callable[[ProbePlan, LoadRun, Sequence[WindowResult]], Sequence[str | None]]
 
+ESTIMATED = (
+    "the server tells neither token ids nor a running count: tokens of a chunk are equal shares of the final usage, "
+    "which nothing else confirms"
+)
+
 _SPARE = 1.02
 _FIT_TRIES = 12
 
@@ -133,8 +138,14 @@ class _Conduct:
             self.windows.append(result)
             if self.observe is not None:
                 self.observe(result)
+        self._note_estimates(run)
         unmeasured = () if judged else (stop_reason(run.stop),)
         return ProbeOutcome(tuple(results), unmeasured)
+
+    def _note_estimates(self, run: LoadRun) -> None:
+        """Say once that the tokens of chunks are shares of a count that only the end of a stream told."""
+        if any(record.tokens_estimated for record in run.requests) and ESTIMATED not in self.notes:
+            self.notes.append(ESTIMATED)
 
 
 def _was_level(run: LoadRun) -> bool:

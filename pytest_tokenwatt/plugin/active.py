@@ -14,6 +14,7 @@ from pytest_tokenwatt.plugin.live import Live
 from pytest_tokenwatt.plugin.options import read_settings
 from pytest_tokenwatt.plugin.ordering import Ordering
 from pytest_tokenwatt.plugin.outcome import Outcome, judge
+from pytest_tokenwatt.plugin.termination import Termination
 from pytest_tokenwatt.plugin.usertests import UserTests
 
 PREFIX = "tokenwatt_"
@@ -32,6 +33,7 @@ def activate(config: pytest.Config, requests: Sequence[SpecRequest]) -> None:
         "gatekeeper": Gatekeeper(config, benches),
         "outcome": Outcome(config, benches),
         "live": live,
+        "termination": Termination(),
     }
     for name, plugin in plugins.items():
         config.pluginmanager.register(plugin, f"{PREFIX}{name}")

@@ -20,7 +20,10 @@ _COMPANIONS = frozenset({"slo", "scenarios", "configs", "model", "workload", "sw
 
 @dataclass(frozen=True, slots=True)
 class SpecRequest:
-    """A spec to run: ``nodes`` are the node paths asked for, such as ``("tuned", "slo[rag]")``; empty means all."""
+    """A spec to run: ``nodes`` are the node paths asked for, such as ``("tuned", "slo[rag]")``; empty means all.
+
+    Node paths narrow, also beside ``--tokenwatt-spec`` of the same file.
+    """
 
     path: Path
     nodes: tuple[tuple[str, ...], ...] = ()
@@ -32,19 +35,23 @@ def take_specs(config: pytest.Config) -> tuple[SpecRequest, ...]:
     Pytest must not collect them itself: beside a directory argument, a file argument costs pytest 8.4 the items of
     the directory, and pytest 9 the file. With ``--tokenwatt-spec`` and no argument, nothing else is collected.
     """
-    asked = [SpecRequest(_absolute(path)) for path in spec_paths(config)]
+    by_option = [SpecRequest(_absolute(path)) for path in spec_paths(config)]
+    asked: list[SpecRequest] = []
     typed = config.args_source is pytest.Config.ArgsSource.ARGS
     others: list[str] = []
-    for argument in config.args if typed or not asked else []:
+    for argument in config.args if typed or not by_option else []:
         request = _as_spec(argument, config.invocation_params.dir)
         if request is None:
             others.append(argument)
         else:
             asked.append(request)
-    if asked:
+    if asked or by_option:
         config.args = others
         config.args_source = pytest.Config.ArgsSource.ARGS
-    return _merged(asked)
+    # An argument that names the same spec says which of its nodes are meant.
+    named = {request.path.resolve() for request in asked}
+    whole = [request for request in by_option if request.path.resolve() not in named]
+    return _merged([*whole, *asked])
 
 
 def _as_spec(argument: str, base: Path) -> SpecRequest | None:

@@ -23,10 +23,11 @@ NOT_YET = "this version does not measure it yet"
 
 @dataclass(slots=True)
 class Running:
-    """The test that runs now, and whether it measured anything."""
+    """The test that runs now, whether it measured anything, and a rule of its own that did not hold."""
 
     item: pytest.Item | None = None
     measured: bool = False
+    broken: GateResult | None = None
 
 
 class LabHandle:
@@ -77,6 +78,7 @@ class LabHandle:
         if self._running.item is not None:
             file_properties(self._running.item, result)
         if result.verdict not in PASSING:
+            self._running.broken = result
             raise failure(result)
         return result
 

@@ -11,7 +11,7 @@ from pytest_tokenwatt.plugin.bench import Bench
 from pytest_tokenwatt.plugin.collect import GateItem
 from pytest_tokenwatt.plugin.fixtures import CANDIDATE, CONFIG, MARK, MEASURED
 from pytest_tokenwatt.plugin.handle import LabHandle, Running
-from pytest_tokenwatt.plugin.verdicts import forget_properties
+from pytest_tokenwatt.plugin.verdicts import MeasurementFailed, failure, forget_properties
 
 _EXPLICIT = pytest.StashKey[bool]()
 
@@ -59,11 +59,15 @@ class UserTests:
         forget_properties(item)
         self._running.item = item
         self._running.measured = False
+        self._running.broken = None
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
-        """Fail a test that is marked as a measurement and measured nothing."""
+        """Fail a test that is marked as a measurement and measured nothing, or that caught the failure of its rule."""
         yield
+        if self._running.broken is not None:
+            # The table shows the rule as failed: the run must not be green beside it.
+            raise MeasurementFailed(failure(self._running.broken), self._running.broken.verdict)
         measured = self._running.measured or MEASURED in getattr(item, "fixturenames", ())
         if item.stash.get(_EXPLICIT, False) and not measured:
             pytest.fail(

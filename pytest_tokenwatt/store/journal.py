@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from pytest_tokenwatt.errors import TokenwattError, UsageError
 from pytest_tokenwatt.store.atomic import dump_json
@@ -58,6 +58,7 @@ class Journal:
         self._lock = threading.Lock()
         try:
             self._file = path.open("ab", buffering=0)
+            _claim(self._file, path)
             if _ends_torn(path):
                 self._file.write(b"\n")
         except OSError as error:
@@ -105,6 +106,20 @@ def _entry(line: bytes) -> Entry | None:
         return Entry(str(data.pop("event")), *stamps, data)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _claim(file: IO[bytes], path: Path) -> None:
+    """Two runs that write into one directory at once would overwrite each other's results."""
+    try:
+        import fcntl
+    except ImportError:  # Windows, where nothing is measured
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        what = "another run writes into this directory now"
+        raise UsageError(what, where=str(path.parent), remedy="name another one with --tokenwatt-out=PATH") from error
 
 
 def _ends_torn(path: Path) -> bool:

@@ -215,3 +215,13 @@ def test_a_plan_without_any_arrival_is_too_small() -> None:
         return plan(poisson(1e-9, 1.0, 1), window_s=probe.window_s, windows=probe.windows)
 
     assert isinstance(fit_plan(empty, probe_of(1.0, 20.0), 0, needed=10), Reason)
+
+
+def test_token_counts_that_only_usage_tells_are_noted_once() -> None:
+    class Estimating(ToyLoader):
+        def run(self, load: LoadPlan, watch: LoadWatch) -> LoadRun:
+            run = ToyLoader.run(self, load, watch)
+            return replace(run, requests=tuple(replace(record, tokens_estimated=True) for record in run.requests))
+
+    assert sum("equal shares" in note for note in measure(Estimating(20.0)).notes) == 1
+    assert not any("equal shares" in note for note in measure(ToyLoader(20.0)).notes)

@@ -236,6 +236,13 @@ def test_other_lengths_than_requested_make_a_window_invalid(ignore_eos: bool, fo
     assert codes(judge(short, rules=WindowRules(SLO, ignore_eos=ignore_eos))) == found
 
 
+def test_more_tokens_than_max_tokens_are_a_wrong_count_whatever_was_asked_of_eos() -> None:
+    long = [replace(record, planned_output_tokens=(record.output_tokens or 0) - 1) for record in healthy()]
+    window = judge(long, rules=WindowRules(SLO, ignore_eos=False))
+    assert codes(window) == ["output_length"]
+    assert "more output tokens than max_tokens" in window.invalid[0].text
+
+
 def test_prefix_cache_hits_make_a_window_invalid_unless_the_trace_shares_prefixes() -> None:
     hits = changed(5, lambda record: replace(record, cached_tokens=96))
     assert codes(judge([replace(r, cached_tokens=r.cached_tokens or 0) for r in hits])) == ["prefix_cache_hits"]

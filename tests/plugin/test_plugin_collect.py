@@ -105,6 +105,12 @@ def test_outside_of_rootdir_the_file_name_stays(project: Project) -> None:
     assert named == [f"../{gate}" for gate in ALL] + [f"../other/{gate}" for gate in ALL]
 
 
+def test_a_node_narrows_what_the_option_names(project: Project) -> None:
+    assert project.collected("--tokenwatt-spec=lab.yaml", "lab.yaml::tuned::slo") == ["lab.yaml::tuned::slo"]
+    assert project.collected("lab.yaml", "lab.yaml::tuned::slo") == ALL
+    assert project.run("--tokenwatt-spec=lab.yaml", "lab.yaml::tuned::nope").ret == pytest.ExitCode.USAGE_ERROR
+
+
 def test_a_node_that_is_not_there_is_a_usage_error(project: Project) -> None:
     result = project.run("lab.yaml::tuned::goodputs", "lab.yaml::tune")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

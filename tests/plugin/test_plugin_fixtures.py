@@ -194,6 +194,19 @@ def test_own_rules_become_gates(project: Project) -> None:
     assert '"tokenwatt_gate" value="own"' in project.pytester.path.joinpath("junit.xml").read_text(encoding="utf-8")
 
 
+def test_a_rule_that_fails_fails_its_test_even_if_the_test_looks_away(project: Project) -> None:
+    user(
+        project,
+        "import contextlib\n"
+        "def test_it(tokenwatt):\n"
+        "    with contextlib.suppress(BaseException):\n"
+        "        tokenwatt.gate('own', 3.0, '>=', 4.0)\n",
+    )
+    result = project.run("lab.yaml", "test_user.py", "-k", "test_it", "--tokenwatt-config=tuned")
+    assert result.ret == 1
+    result.assert_outcomes(failed=1, deselected=4)
+
+
 @pytest.mark.parametrize("body", ["def test_it(): pass", "def test_it(tokenwatt): assert tokenwatt.spec"])
 def test_a_marked_test_that_measures_nothing_fails(project: Project, body: str) -> None:
     user(project, f"@pytest.mark.tokenwatt\n{body}")

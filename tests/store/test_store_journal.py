@@ -89,3 +89,10 @@ def test_places_that_cannot_be_used_are_one_line(tmp_path: Path) -> None:
 def test_a_full_disk_is_one_line_with_the_remedy() -> None:
     with Journal(Path("/dev/full")) as journal, pytest.raises(TokenwattError, match=r"No space left.*free space"):
         journal.write(Event.RUN_STARTED)
+
+
+def test_two_runs_cannot_write_into_one_directory_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    with Journal(path), pytest.raises(UsageError, match="another run writes into this directory now; name another"):
+        Journal(path)
+    Journal(path).close()
