@@ -105,7 +105,14 @@ def test_a_refused_connection_names_endpoint_and_remedy(pytester: pytest.Pyteste
 
 
 @linux_only
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=["ctrl-c", "cancelled", "kill"])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGINT, id="ctrl-c"),
+        pytest.param(signal.SIGTERM, id="cancelled", marks=pytest.mark.slow),
+        pytest.param(signal.SIGKILL, id="kill", marks=pytest.mark.slow),
+    ],
+)
 def test_a_stopped_run_leaves_measurements_and_no_process(tmp_path: Path, number: signal.Signals) -> None:
     two: list[dict[str, Any]] = [
         {"key": "baseline", "role": "baseline"},

@@ -22,6 +22,7 @@ sweep: {rates: [15]}
 """
 
 
+@pytest.mark.slow
 def test_the_examples_run_beside_the_gates(pytester: pytest.Pytester) -> None:
     shutil.copytree(EXAMPLES, pytester.path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     pytester.makefile(".yaml", spec=SPEC)
