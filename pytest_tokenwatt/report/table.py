@@ -105,9 +105,17 @@ def _reasons(gates: Sequence[GateResult], screen: Screen) -> list[RenderableType
     """One paragraph for each reason; gates of a configuration that share all their reasons are named together."""
     told = [gate for gate in gates if gate.reasons and gate.verdict is not Verdict.PASS]
     paragraphs: list[RenderableType] = []
-    for (config, verdict, reasons), group in groupby(told, lambda gate: (gate.config, gate.verdict, gate.reasons)):
-        names = ", ".join(gate.gate for gate in group)
-        word = "not measured" if verdict is Verdict.INFO else verdict.value
+    for (config, word, reasons), group in groupby(told, lambda gate: (gate.config, _word(gate), gate.reasons)):
+        gates_told = list(group)
+        names = ", ".join(gate.gate for gate in gates_told)
         text = "; ".join(f"{reason.text} ({reason.code})" for reason in reasons)
-        paragraphs.append(screen.hanging(text, lead=f"{config} {names} {word}:", style=STYLES[verdict]))
+        style = STYLES[gates_told[0].verdict]
+        paragraphs.append(screen.hanging(text, lead=f"{config} {names} {word}:", style=style))
     return [Text(), *paragraphs] if paragraphs else []
+
+
+def _word(gate: GateResult) -> str:
+    """What the reasons explain: the verdict, or of an informational gate why it has no value or would not pass."""
+    if gate.verdict is not Verdict.INFO:
+        return gate.verdict.value
+    return "not measured" if gate.value is None else "informational"

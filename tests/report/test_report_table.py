@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -75,6 +76,14 @@ def test_reasons_stand_below_and_shared_ones_once() -> None:
         "again slo, rule[ttft-p50] invalid: the engine exited with code 1 after 12 s (engine_start_failed)\n"
     )
     assert "engine_start_failed" not in table
+
+
+def test_an_informational_gate_says_whether_it_was_measured() -> None:
+    later = gate("a", "energy", "not measured", "", Verdict.INFO, Reason("not_measured_yet", "no sensor"))
+    broken = gate("a", "rule[preemptions]", "112", "", Verdict.INFO, Reason("rule_broken", "112 > 0"))
+    text = render_table("FP8", [later, replace(broken, value=112.0)], Screen())
+    assert "a energy not measured: no sensor (not_measured_yet)" in text
+    assert "a rule[preemptions] informational: 112 > 0 (rule_broken)" in text
 
 
 def test_reasons_of_a_pass_are_not_shown() -> None:
