@@ -56,16 +56,14 @@ class LabEvents(Protocol):
 class LabOptions:
     """What the command line asks of one spec; paths are absolute.
 
-    ``configs`` are the keys whose gates run, ``invocation`` the words that repeat the run, ``part`` the name of the
+    ``invocation`` are the words that repeat the run, ``part`` the name of the
     subdirectory when one run has several specs, which also share ``deadline``.
     """
 
     rootdir: Path
     invocation: tuple[str, ...]
-    configs: tuple[str, ...] = ()
     out: Path | None = None
     part: str | None = None
-    quick: bool = False
     deadline: Deadline = field(default_factory=Deadline)
     title: str | None = None
     reports: tuple[Path, ...] = ()

@@ -466,7 +466,7 @@ class ConfigRecord:
     """All that one session measured of one configuration; stored as ``record-<key>.json``.
 
     ``invalid`` holds reasons that make every measurement of the configuration unusable (a failed start, another
-    model, an identical twin). ``server_metrics`` are counters' growth and gauges' last values by scenario.
+    model, a contract that was not met).
     ``minutes`` maps phase names to their wall-clock minutes. ``spec`` is the spec as written, variables unexpanded, so
     that a replay can judge by its limits.
     """

@@ -145,10 +145,8 @@ def _open(
     options = LabOptions(
         rootdir=config.rootpath,
         invocation=("pytest", *map(str, config.invocation_params.args)),
-        configs=keys,
         out=settings.out,
         part=part,
-        quick=settings.quick,
         deadline=deadline,
         title=settings.title,
         reports=settings.reports,

@@ -65,6 +65,7 @@ class ScriptedLab:
 
     calls: ClassVar[list[str]] = []
     options: ClassVar[list[LabOptions]] = []
+    specs: ClassVar[list[Spec]] = []
     looked_at: ClassVar[list[str]] = []
 
     def __init__(self, spec: Spec, options: LabOptions, events: LabEvents) -> None:
@@ -72,6 +73,7 @@ class ScriptedLab:
         self.gates = list_gates(spec)
         self.run_dir = Path("runs") / spec.name
         self.options.append(options)
+        self.specs.append(spec)
         self._events = events
         self._results: dict[str, GateResult] = {}
         self.finished: Finished | None = None
@@ -187,10 +189,12 @@ class Project:
         self.pytester = pytester
         self.calls = ScriptedLab.calls
         self.options = ScriptedLab.options
+        self.specs = ScriptedLab.specs
         self.looked_at = ScriptedLab.looked_at
         self.looked_at.clear()
         self.calls.clear()
         self.options.clear()
+        self.specs.clear()
         monkeypatch.setattr("pytest_tokenwatt.plugin.bench.Lab", ScriptedLab)
         monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
         monkeypatch.delenv("CI", raising=False)
