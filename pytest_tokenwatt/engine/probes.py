@@ -49,13 +49,18 @@ async def stream_usage(probing: Probing) -> str:
     return f"{seen.output_tokens} tokens in {seen.token_chunks} chunks"
 
 
+_REFUSALS = range(400, 429)
+"""Statuses that speak of the request; 429 and 5xx speak of the server, and text prompts would not help."""
+
+
 async def prompt_ids(probing: Probing) -> str:
     """A prompt of token ids is taken as it is."""
     remedy = "; set engine.prompt: text" if probing.engine.prompt == "ids" and not probing.chat else ""
     try:
         reply = await probing.ask("/completions", prompt=probing.ids(), max_tokens=1)
     except HttpError as error:
-        raise ProbeFailure("wrong" if remedy else "missing", f"token ids are refused: {error.what}{remedy}") from None
+        told = f"token ids are refused: {error.what}{remedy}" if error.status in _REFUSALS else error.what
+        raise ProbeFailure("wrong" if remedy else "missing", told) from None
     if reply.prompt_tokens != PROMPT_IDS:
         said = f"{PROMPT_IDS} ids were sent and the server counted {reply.prompt_tokens}"
         raise ProbeFailure("wrong", f"{said}{remedy}")

@@ -92,6 +92,8 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(404, {"detail": "Not Found"})
         elif isinstance(body.get("prompt"), list) and "no-ids" in MANNERS:
             self.reply(400, {"error": {"message": "prompt must be a string"}})
+        elif isinstance(body.get("prompt"), list) and not body.get("stream") and "overloaded" in MANNERS:
+            self.reply(503, {"error": {"message": "no capacity"}})
         elif isinstance(body.get("prompt"), list) and max(body["prompt"]) >= 300:
             self.reply(400, {"error": {"message": "Token id is out of vocabulary"}})
         else:

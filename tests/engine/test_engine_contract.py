@@ -87,6 +87,14 @@ def test_a_server_that_refuses_token_ids(workshop: Workshop) -> None:
     assert "prompt must be a string" in probe(told, "prompt_ids").detail
 
 
+def test_an_overloaded_server_has_not_refused_token_ids(workshop: Workshop) -> None:
+    told = contract(workshop, "overloaded")
+    assert not told.passed
+    detail = probe(told, "prompt_ids").detail
+    assert "no capacity" in detail
+    assert "engine.prompt" not in detail
+
+
 def test_a_server_that_adds_a_token_to_the_prompt(workshop: Workshop) -> None:
     told = contract(workshop, "bos")
     assert not told.passed
