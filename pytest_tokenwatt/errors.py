@@ -82,6 +82,14 @@ class LoadError(TokenwattError):
         super().__init__(what, remedy=remedy)
 
 
+class PowerError(TokenwattError):
+    """A power source cannot be read; ``reason`` is the code of the verdict (``no_power_source``, ``gpu_lost`` …)."""
+
+    def __init__(self, reason: str, what: str, *, remedy: str | None = None) -> None:
+        self.reason = reason
+        super().__init__(what, remedy=remedy)
+
+
 class NotMeasured(TokenwattError):
     """A figure was read that was not measured; ``reason`` says why there is none."""
 

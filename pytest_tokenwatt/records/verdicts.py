@@ -1,0 +1,106 @@
+"""A configuration's record, the gates that judge it, and their verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from pytest_tokenwatt.records.base import SCHEMA, Reason
+from pytest_tokenwatt.records.engine import Contract, ServedIdentity
+from pytest_tokenwatt.records.goodput import GoodputRecord
+from pytest_tokenwatt.records.power import PowerRecord, SensorInfo
+
+
+@dataclass(frozen=True, slots=True)
+class RatedBandwidth:
+    """Memory bandwidth of one accelerator by its data sheet in TB/s (10**12 B/s), and who says so."""
+
+    tbs: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRecord:
+    """All that one session measured of one configuration; stored as ``record-<key>.json``.
+
+    ``invalid`` holds reasons that make every measurement of the configuration unusable (a failed start, another
+    model, a contract that was not met).
+    ``minutes`` maps phase names to their wall-clock minutes. ``spec`` is the spec as written, variables unexpanded, so
+    that a replay can judge by its limits. ``power`` has one entry for each source, ``gpus`` the accelerators under test
+    as the driver (or the simulator) names them.
+    """
+
+    key: str
+    role: str
+    label: str
+    like: str | None
+    identity: ServedIdentity | None
+    fingerprint: str | None
+    contract: Contract | None
+    scenarios: Mapping[str, GoodputRecord]
+    invalid: tuple[Reason, ...]
+    not_covered: tuple[str, ...]
+    launch: Mapping[str, Any]
+    minutes: Mapping[str, float]
+    files: tuple[str, ...] = ()
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    power: tuple[PowerRecord, ...] = ()
+    gpus: tuple[SensorInfo, ...] = ()
+    rated_bandwidth: RatedBandwidth | None = None
+    schema: str = SCHEMA
+
+
+class Verdict(StrEnum):
+    """The four outcomes of a gate, and ``-`` for an informational one."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+    INVALID = "invalid"
+    INFO = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class GateSpec:
+    """A gate that will be judged: what the collector turns into a test item.
+
+    ``gate`` is the id without the configuration (``slo``, ``slo[rag]``, ``rule[ttft-p50]``), ``kind`` the part before
+    the bracket, ``param`` the part inside. ``needs`` names the measurement (``contract``, ``goodput``) or is ``later``
+    for blocks that this version does not measure yet. ``line`` is the line of the spec that asks for it.
+    """
+
+    config: str
+    gate: str
+    kind: str
+    param: str | None
+    scenario: str | None
+    needs: str
+    mode: str
+    on_inconclusive: str
+    line: int | None
+    limits: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """A judged gate: one entry of the report's ``gates`` list.
+
+    ``text`` and ``rule`` are the readable value and bound of the table; ``reasons`` explain anything but a pass.
+    """
+
+    id: str
+    config: str
+    gate: str
+    value: float | None
+    unit: str | None
+    limit: float | None
+    error: float | None
+    verdict: Verdict
+    mode: str
+    reasons: tuple[Reason, ...]
+    text: str
+    rule: str
+    on_inconclusive: str = "fail"
+    line: int | None = None
