@@ -6,7 +6,7 @@ import numpy  # noqa: F401 - pytester forgets what a run imported, and numpy can
 import scipy.stats  # noqa: F401
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", "pytest_tokenwatt.testing"]
 
 # Machines that run tests beside an engine are busy: a slow example is no defect.
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -36,7 +36,8 @@ class SensorInfo:
     """What one sensor measures: a GPU board, a node, CPU packages. ``sensor`` identifies it (a GPU's UUID).
 
     ``memory_gib`` (2**30 bytes) and ``bandwidth_tbs`` (10**12 B/s, from the driver's clock and bus width) are those of
-    a GPU, ``limit_w`` its enforced power limit. ``None``: not told.
+    a GPU, ``limit_w`` its enforced power limit. ``None``: not told. ``averaging_s``: a power reading is the mean of the
+    seconds before it (1 on most boards since Ampere), 0 that of the instant.
     """
 
     sensor: str
@@ -46,6 +47,7 @@ class SensorInfo:
     limit_w: float | None = None
     driver: str | None = None
     bus_id: str | None = None
+    averaging_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,8 @@ class SensorTrace:
 
     ``power_s``, ``watts``, ``reasons``: the samples (``watts`` is NaN and ``reasons`` is −1 where there was none to be
     had). ``throttle_ns`` maps a reason to its cumulative nanoseconds, parallel to ``power_s`` (−1: not read).
-    ``counter_s``, ``counter_j``: readings of the cumulative energy counter, empty without one.
+    ``counter_s``, ``counter_j``: readings of the cumulative energy counter, empty without one. ``stamps`` are the
+    sensor's own time stamps, parallel to ``power_s`` (NaN: none told); equal ones mean the same reading.
     """
 
     info: SensorInfo
@@ -64,6 +67,7 @@ class SensorTrace:
     throttle_ns: Mapping[str, array[int]] = field(default_factory=dict)
     counter_s: array[float] = field(default_factory=lambda: array("d"))
     counter_j: array[float] = field(default_factory=lambda: array("d"))
+    stamps: array[float] = field(default_factory=lambda: array("d"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +76,18 @@ class PowerEvent:
 
     ``reason.code`` is one of the validity reasons (``gpu_lost``, ``foreign_process``, ``power_limit_changed`` …) or
     ``read_failed`` for a sample that could not be had, which only matters where the samples then do not suffice.
+    One that was noticed again and again is one event that lasts until ``until_s`` (``None``: noticed once).
     """
 
     at_s: float
     sensor: str | None
     reason: Reason
+    until_s: float | None = None
+
+    @property
+    def last_s(self) -> float:
+        """When it was noticed last."""
+        return self.at_s if self.until_s is None else self.until_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +120,7 @@ class WindowPower:
     sensors differ, ``mixed``; ``cross_check_j`` is what the other method gives (``None``: it cannot be had).
     ``throttle_counts`` counts samples with each throttle reason set, of ``throttle_samples`` in all; without any
     sample of the reasons they are ``None`` and 0. ``throttle_s`` has seconds from the driver's own counters.
+    ``sensors`` is how many there are, 0 when none answered.
     """
 
     source: str
@@ -122,6 +134,7 @@ class WindowPower:
     throttle_s: Mapping[str, float]
     invalid: tuple[Reason, ...]
     notes: tuple[str, ...] = ()
+    sensors: int = 0
 
 
 @dataclass(frozen=True, slots=True)
