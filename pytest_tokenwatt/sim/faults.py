@@ -15,7 +15,9 @@ class Faults:
     ``slow_start`` delays readiness by seconds, ``never_ready`` for ever, ``exit`` ends the start-up with that code.
     ``crash_after`` ends the process with code 1, ``stall`` stops all steps. ``stream_error`` puts an error object into
     a stream, ``cut_stream`` closes it early, ``http_429`` and ``http_500`` refuse. ``wrong_model`` serves another
-    model id, ``canned`` answers everybody the same.
+    model id, ``canned`` answers everybody the same. ``throttle`` is a factor, 1 or more: the board runs hot, says so,
+    and every step takes that much longer. ``power_counter_frozen`` keeps the energy counter at its first reading,
+    ``power_zero`` lets the power sensor answer 0.
     """
 
     slow_start: float = 0.0
@@ -29,11 +31,17 @@ class Faults:
     http_500: float = 0.0
     wrong_model: bool = False
     canned: bool = False
+    throttle: float = 1.0
+    power_counter_frozen: bool = False
+    power_zero: bool = False
 
 
-_FLAGS = {"never-ready", "wrong-model", "canned"}
+_FLAGS = {"never-ready", "wrong-model", "canned", "power-counter-frozen", "power-zero"}
 _SHARES = {"stream-error", "cut-stream", "http-429", "http-500"}
-_SECONDS = {"slow-start", "crash-after", "stall"}
+_RANGES = {
+    **dict.fromkeys(("slow-start", "crash-after", "stall"), (0.0, float("inf"))),
+    "throttle": (1.0, 100.0),
+}
 NAMES = tuple(field.name.replace("_", "-") for field in fields(Faults))
 
 
@@ -60,8 +68,9 @@ def _value(name: str, value: str) -> bool | int | float:
         return True
     if name == "exit":
         return int(value)
-    number = float(value) if value or name in _SECONDS else 1.0
-    if not 0 <= number <= (1 if name in _SHARES else float("inf")):
+    number = float(value) if value or name not in _SHARES else 1.0
+    least, most = _RANGES.get(name, (0.0, 1.0))
+    if not least <= number <= most:
         raise ValueError(value)
     return number
 
@@ -71,4 +80,6 @@ def _expected(name: str) -> str:
         return f"write {name} alone"
     if name == "exit":
         return "write exit=CODE"
+    if name == "throttle":
+        return "write throttle=FACTOR with a factor from 1 to 100"
     return f"write {name}=SHARE with a share from 0 to 1" if name in _SHARES else f"write {name}=SECONDS"

@@ -9,6 +9,7 @@ from collections.abc import Sequence as Listed
 import numpy as np
 
 from pytest_tokenwatt.sim.api import GenerationRequest
+from pytest_tokenwatt.sim.board import LiveBoard
 from pytest_tokenwatt.sim.lm import ORDER, LanguageModel, Logits, contexts_of, log_softmax, sample
 from pytest_tokenwatt.sim.output import Delta, Output, TokenLogprob
 from pytest_tokenwatt.sim.scheduler import Outcome, Scheduler, Sequence
@@ -62,9 +63,16 @@ class LiveEngine:
     """Runs steps while there is work. All methods belong to the event loop's thread."""
 
     def __init__(
-        self, scheduler: Scheduler, step_time: StepTime, model: LanguageModel, tokenizer: Tokenizer, canned: Listed[int]
+        self,
+        scheduler: Scheduler,
+        step_time: StepTime,
+        board: LiveBoard,
+        model: LanguageModel,
+        tokenizer: Tokenizer,
+        canned: Listed[int],
     ) -> None:
         self.scheduler = scheduler
+        self.board = board
         self.stats = Stats()
         self._step_time = step_time
         self._model = model
@@ -104,7 +112,9 @@ class LiveEngine:
                 await self._work.wait()
                 due_s = loop.time()
                 continue
-            due_s = max(due_s, loop.time() - _CATCH_UP_S) + self._step_time(batch)
+            start_s = max(due_s, loop.time() - _CATCH_UP_S)
+            due_s = start_s + self._step_time(batch)
+            self.board.note(start_s, due_s, batch)
             await asyncio.sleep(due_s - loop.time())
             self._emit(batch, self.scheduler.commit(), loop.time())
 
@@ -128,6 +138,7 @@ class LiveEngine:
     def _emit(self, batch: Batch, outcome: Outcome, now_s: float) -> None:
         """Give every sequence of the step its token."""
         self.stats.iteration_tokens.observe(batch.tokens)
+        self.stats.read_bytes += sum(self._step_time.read_bytes(batch))
         sequences = [*self.scheduler.decoding, *outcome.finished]
         if not sequences:
             return

@@ -71,6 +71,10 @@ class Handlers:
         text = exposition(self.served.model, self.engine.stats, now, self.cache_config)
         return web.Response(text=text, content_type="text/plain")
 
+    async def power(self, _: web.Request) -> web.Response:
+        """What the simulated board's sensors say now."""
+        return _json(self.engine.board.report(asyncio.get_running_loop().time()))
+
     async def tokenize(self, http: web.Request) -> web.Response:
         """Ids of a prompt or of messages."""
         body = await _body(http)
@@ -178,6 +182,7 @@ def build_app(handlers: Handlers) -> web.Application:
             web.get("/version", handlers.show_version),
             web.get("/metrics", handlers.metrics),
             web.get("/v1/models", handlers.models),
+            web.get("/tokenwatt/power", handlers.power),
             web.post("/v1/completions", handlers.completions),
             web.post("/v1/chat/completions", handlers.chat),
             web.post("/tokenize", handlers.tokenize),

@@ -14,6 +14,7 @@ from aiohttp import web
 from pytest_tokenwatt import __version__
 from pytest_tokenwatt.errors import UsageError
 from pytest_tokenwatt.sim.api import Served
+from pytest_tokenwatt.sim.board import LiveBoard
 from pytest_tokenwatt.sim.live import LiveEngine
 from pytest_tokenwatt.sim.lm import LanguageModel
 from pytest_tokenwatt.sim.options import Options, parse_options
@@ -104,7 +105,8 @@ async def _happens(event: asyncio.Event, within_s: float) -> bool:
 def _engine(options: Options, tokenizer: Tokenizer) -> LiveEngine:
     return LiveEngine(
         scheduler=Scheduler(options.profile.limits(options.kv_dtype)),
-        step_time=StepTime(options.profile, options.kv_dtype, options.slowdown),
+        step_time=StepTime(options.profile, options.kv_dtype, options.slowdown * options.faults.throttle),
+        board=LiveBoard(options.profile, options.kv_dtype, options.faults, asyncio.get_running_loop().time()),
         model=LanguageModel(tokenizer, seed=options.seed, precision=options.kv_dtype),
         tokenizer=tokenizer,
         canned=tokenizer.encode(_CANNED) if options.faults.canned else (),

@@ -37,10 +37,15 @@ class Histogram:
 
 @dataclass(slots=True)
 class Stats:
-    """What has happened since the start."""
+    """What has happened since the start, which was at ``started_s`` of the wall clock.
+
+    ``read_bytes`` are those that the steps read of the weights and of the KV cache.
+    """
 
     prompt_tokens: int = 0
     generation_tokens: int = 0
+    read_bytes: float = 0.0
+    started_s: float = field(default_factory=time.time)
     finished: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("stop", "length", "abort", "error"), 0))
     iteration_tokens: Histogram = field(default_factory=lambda: Histogram(_TOKENS))
     ttft_s: Histogram = field(default_factory=lambda: Histogram(_TTFT_S))
@@ -69,6 +74,7 @@ def exposition(model: str, stats: Stats, now: Gauges, cache_config: Mapping[str,
         *_metric("vllm:num_preemptions_total", "counter", labels, now.preemptions),
         *_metric("vllm:prompt_tokens_total", "counter", labels, stats.prompt_tokens),
         *_metric("vllm:generation_tokens_total", "counter", labels, stats.generation_tokens),
+        *_metric("vllm:estimated_read_bytes_per_gpu_total", "counter", labels, stats.read_bytes),
         "# TYPE vllm:request_success_total counter",
         *(
             f'vllm:request_success_total{{{labels},finished_reason="{reason}"}} {float(count)}'
@@ -79,6 +85,7 @@ def exposition(model: str, stats: Stats, now: Gauges, cache_config: Mapping[str,
         *_histogram("vllm:e2e_request_latency_seconds", labels, stats.e2e_s),
         *_metric("vllm:cache_config_info", "gauge", ",".join(f'{k}="{v}"' for k, v in cache_config.items()), 1),
         *_metric("process_cpu_seconds_total", "counter", "", time.process_time()),
+        *_metric("process_start_time_seconds", "gauge", "", stats.started_s),
     ]
     return "\n".join(lines) + "\n"
 

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from itertools import pairwise
 
-from pytest_tokenwatt.records import ClockAnchor, Decision, InFlight, LoadPlan, LoadRun, LoadWatch, WindowSpan
+from pytest_tokenwatt.records import (
+    ClockAnchor,
+    Decision,
+    InFlight,
+    LoadPlan,
+    LoadRun,
+    LoadWatch,
+    PowerTrace,
+    WindowSpan,
+)
+from pytest_tokenwatt.sim.board import board_info
+from pytest_tokenwatt.sim.energy import EnergyMeter
 from pytest_tokenwatt.sim.flights import Flights
+from pytest_tokenwatt.sim.power import StepPower
 from pytest_tokenwatt.sim.profile import Profile
+from pytest_tokenwatt.sim.sampled import sample
 from pytest_tokenwatt.sim.steptime import StepTime
 from pytest_tokenwatt.sim.virtual import VirtualEngine
 
@@ -31,9 +45,25 @@ class SteppedLoad:
         step_time = StepTime(profile, kv_dtype, slowdown)
         self._engine = VirtualEngine(profile.limits(kv_dtype), step_time, random.Random(seed), noise)
 
+        self._profile = profile
+        self._step_power = StepPower(profile, kv_dtype)
+        self._meter = EnergyMeter(profile.board.power, self._engine.now_s)
+
     def run(self, plan: LoadPlan, watch: LoadWatch) -> LoadRun:
         """Run the plan until the watch stops it or its deadline passes. Instants are on the engine's virtual clock."""
         return _Run(plan, watch, self._engine).carry_out()
+
+    def power(self, hz: float) -> PowerTrace:
+        """The board's sensor at ``hz``, and its energy counter beside, over everything that has run so far."""
+        for start_s, end_s, batch in self._engine.history:
+            self._meter.add(start_s, end_s, self._step_power(batch))
+        self._engine.history.clear()
+        return sample(self._meter, board_info(self._profile), self._engine.now_s, hz)
+
+    def steps(self, start_s: float, end_s: float) -> int:
+        """Number of engine steps that ended after ``start_s`` and not after ``end_s``."""
+        stamps = self._engine.stamps
+        return bisect_right(stamps, end_s) - bisect_right(stamps, start_s)
 
 
 class _Run:

@@ -38,6 +38,7 @@ class StepTime:
         kv = profile.kv_formats[kv_dtype]
         self._slowdown = slowdown
         self._weights = profile.weights
+        self._kv_bytes = kv.bytes_per_token
         self._weight_bandwidth = machine.bandwidth * machine.weight_share
         self._token_s = profile.token_flops / machine.linear_flops
         self._pair_s = profile.pair_flops / machine.attention_flops
@@ -47,8 +48,16 @@ class StepTime:
 
     def __call__(self, batch: Batch) -> float:
         """Seconds that ``batch`` takes; the overhead alone for an empty one."""
+        linear_s, attention_s, host_s = self.parts(batch)
+        return self._slowdown * (linear_s + attention_s + host_s)
+
+    def parts(self, batch: Batch) -> tuple[float, float, float]:
+        """Seconds of the linear layers, of attention and of the host, before any slowdown."""
         reading_s = self._weights.read_bytes(batch.tokens) / self._weight_bandwidth
         linear_s = max(reading_s, batch.tokens * self._token_s)
         attention_s = batch.context * self._context_s + batch.pairs * self._pair_s
-        host_s = self._step_s + batch.decodes * self._sequence_s
-        return self._slowdown * (linear_s + attention_s + host_s)
+        return linear_s, attention_s, self._step_s + batch.decodes * self._sequence_s
+
+    def read_bytes(self, batch: Batch) -> tuple[float, float]:
+        """Bytes that ``batch`` reads of the weights and of the KV cache."""
+        return self._weights.read_bytes(batch.tokens), float(batch.context * self._kv_bytes)

@@ -67,7 +67,10 @@ class SteppedLab:
 
     def measure(self, *, kv_dtype: str = "auto", noise_seed: int = 0, slowdown: float = 1.0) -> GoodputRecord:
         """Goodput of one configuration. Fixed rates see the draw that the search confirms on."""
-        engine = SteppedLoad(self.profile, kv_dtype=kv_dtype, seed=noise_seed, slowdown=slowdown)
+        return self.measure_on(SteppedLoad(self.profile, kv_dtype=kv_dtype, seed=noise_seed, slowdown=slowdown))
+
+    def measure_on(self, engine: SteppedLoad) -> GoodputRecord:
+        """Goodput of an engine whose power may be asked afterwards."""
         return measure_goodput(
             engine,
             self._plan,
