@@ -192,13 +192,25 @@ class _Lister:
             limits = {"min": gates.speed.min, "max_error": gates.speed.max_error}
             yield from self._gate("speed", limits=limits, origin=("profiles",))
             yield from self._gate("memory", limits={"min": gates.memory.min}, origin=("profiles",))
-        if self.config.power and (self.relative or gates.energy.min_tok_j is not None):
-            relative_min = gates.energy.min if self.relative else None
+        yield from self._energy()
+
+    def _energy(self) -> Iterator[GateSpec]:
+        gate = self.config.gates.energy
+        limits = {"min": gate.min if self.relative else None, "min_tok_j": gate.min_tok_j}
+        limited = any(limit is not None for limit in limits.values())
+        asked = any(source.source != "none" for source in self.config.power)
+        # A limit where the spec declares that there is no sensor is a promise that cannot be kept, not one to forget.
+        if not self.config.power or not (limited or (asked and self.relative)):
+            return
+        for scenario, param in self._promising():
             yield from self._gate(
                 "energy",
-                limits={"min": relative_min, "min_tok_j": gates.energy.min_tok_j},
+                needs="goodput",
+                param=param,
+                scenario=scenario.name,
+                limits=limits,
                 origin=("power",),
-                informational=relative_min is None and gates.energy.min_tok_j is None,
+                informational=not limited,
             )
 
     def _audits(self) -> Iterator[GateSpec]:

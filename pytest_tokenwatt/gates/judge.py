@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pytest_tokenwatt.gates.catalog import LATER
+from pytest_tokenwatt.gates.energy import judge_energy
 from pytest_tokenwatt.gates.finding import Finding, unusable
 from pytest_tokenwatt.gates.identity import identical_twin
 from pytest_tokenwatt.gates.rules import judge_rule
@@ -27,7 +28,7 @@ def judge(
     """Judge one gate of ``candidate``.
 
     ``baseline`` is ``None`` when there is none at all. ``records`` are all configurations of the session or replay, for
-    the variance band and for spotting identical ones; without them candidate and baseline are all there is.
+    the variance bands and for spotting identical ones; without them candidate and baseline are all there is.
     """
     known = tuple(records) or tuple(record for record in (baseline, candidate) if record is not None)
     return _result(gate, _find(gate, candidate, baseline, known))
@@ -53,6 +54,8 @@ def _find(
         return judge_slo(gate, record)
     if gate.kind == "goodput" and record is not None:
         return judge_goodput(gate, record, baseline, records)
+    if gate.kind == "energy" and record is not None:
+        return judge_energy(gate, candidate, record, baseline, records)
     return unusable((Reason("not_measured", f"{candidate.key} has no record of {gate.scenario or gate.kind}"),))
 
 

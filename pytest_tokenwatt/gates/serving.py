@@ -1,4 +1,4 @@
-"""The rules of the built-in gates that are measured today: contract, slo, goodput."""
+"""The rules of the gates of serving: contract, slo, goodput."""
 
 from __future__ import annotations
 

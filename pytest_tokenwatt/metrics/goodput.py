@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pytest_tokenwatt.metrics.energy import energy_figures, energy_record
 from pytest_tokenwatt.metrics.percentiles import Sample, needed_requests
 from pytest_tokenwatt.metrics.samples import METRICS, REPORTED, LatencySamples, percentiles
 from pytest_tokenwatt.metrics.search import SearchResult
-from pytest_tokenwatt.records import Figure, GoodputRecord, Percentile, SloBound, WindowResult
+from pytest_tokenwatt.metrics.spread import drift_pct, spread_pct, widest
+from pytest_tokenwatt.records import EnergyRecord, Figure, GoodputRecord, Percentile, SloBound, WindowResult
+
+CAMPAIGN_FIGURES = ("mbu_pct", "mbu_engine_pct", "idle_power_w")
+"""Figures that need more than the windows: the campaign adds them to the record."""
+UNPOWERED = "no power was read in the confirming windows"
 
 
 def aggregate(
@@ -31,6 +37,7 @@ def aggregate(
     shown = result.windows if confirmed else ()
     pooled = LatencySamples.pooled(samples, max(1, len(samples))) if samples else None
     goodput = [window.goodput_tok_s for window in shown]
+    energy = energy_record(shown)
     return GoodputRecord(
         scenario=scenario,
         mode=mode,
@@ -51,7 +58,8 @@ def aggregate(
         invalid=result.invalid,
         notes=(*result.notes, *notes),
         windows=tuple(windows),
-        figures=_figures(result if confirmed else None, shown, pooled, bounds, _why(result)),
+        figures=_figures(result if confirmed else None, shown, pooled, bounds, _why(result), energy),
+        energy=energy,
     )
 
 
@@ -76,15 +84,6 @@ def bracket_error_pct(result: SearchResult) -> float | None:
     return 100.0 * (result.lowest_failing_rps - result.highest_passing_rps) / result.rate_rps
 
 
-def spread_pct(values: Sequence[float | None]) -> float | None:
-    """100 · (max − min) / mean over repeats; ``None`` below two repeats, with a missing one, or a mean of zero."""
-    known = [value for value in values if value is not None]
-    mean = sum(known) / len(known) if known else 0.0
-    if len(known) < 2 or len(known) < len(values) or mean <= 0:
-        return None
-    return 100.0 * (max(known) - min(known)) / mean
-
-
 def variance_band_pct(
     records: Sequence[GoodputRecord], again: Sequence[tuple[GoodputRecord, GoodputRecord]] = ()
 ) -> float | None:
@@ -92,15 +91,8 @@ def variance_band_pct(
 
     ``None`` when nothing was measured twice.
     """
-    bands = [record.variance_band_pct for record in records]
-    bands += [_drift_pct(first, second) for first, second in again]
-    return max((band for band in bands if band is not None), default=None)
-
-
-def _drift_pct(first: GoodputRecord, second: GoodputRecord) -> float | None:
-    if not first.goodput_tok_s or second.goodput_tok_s is None:
-        return None
-    return 100.0 * abs(second.goodput_tok_s - first.goodput_tok_s) / first.goodput_tok_s
+    drifts = [drift_pct(first.goodput_tok_s, second.goodput_tok_s) for first, second in again]
+    return widest([*(record.variance_band_pct for record in records), *drifts])
 
 
 def goodput_ratio_error(candidate: GoodputRecord, baseline: GoodputRecord, band_pct: float | None) -> float | None:
@@ -121,7 +113,8 @@ def is_measurable(ratio: float, error: float | None) -> bool:
 def figure_names(bounds: Sequence[SloBound]) -> frozenset[str]:
     """Names of all figures that a record under this SLO has, measured or not; metrics of the server not among them."""
     latencies = [f"{metric}_p{percentile:g}_ms" for metric in (*METRICS, "ttft_from_send") for percentile in REPORTED]
-    return frozenset([*_figures(None, (), None, bounds, ""), *latencies, *(bound.name for bound in bounds)])
+    counted = _figures(None, (), None, bounds, "", None)
+    return frozenset([*counted, *CAMPAIGN_FIGURES, *latencies, *(bound.name for bound in bounds)])
 
 
 def _figures(
@@ -130,6 +123,7 @@ def _figures(
     pooled: LatencySamples | None,
     bounds: Sequence[SloBound],
     why: str,
+    energy: EnergyRecord | None,
 ) -> Mapping[str, Figure]:
     """Every number that a rule may name; those of a configuration without a passing rate have a reason instead."""
     rate = None if result is None else result.rate_rps
@@ -143,6 +137,7 @@ def _figures(
         "schedule_lag_p99_ms": (_largest([window.client.lag_p99_ms for window in windows]), "ms"),
     }
     figures = {name: Figure(value, unit, reason=_reason(value, why)) for name, (value, unit) in counted.items()}
+    figures |= energy_figures(energy, why if result is None else UNPOWERED)
     latencies = percentiles(pooled, bounds) if pooled is not None and result is not None else ()
     figures |= {latency.name: _latency_figure(latency) for latency in latencies}
     if pooled is not None and result is not None:

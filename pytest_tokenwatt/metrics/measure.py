@@ -19,7 +19,7 @@ from pytest_tokenwatt.metrics.window import judge_run, stop_reason, too_few, win
 from pytest_tokenwatt.records import GoodputRecord, Loader, LoadPlan, LoadRun, Reason, WindowResult
 
 MakePlan: TypeAlias = Callable[[ProbePlan, int], LoadPlan]
-OnRun: TypeAlias = Callable[[ProbePlan, LoadRun, Sequence[WindowResult]], Sequence[str | None]]
+OnRun: TypeAlias = Callable[[ProbePlan, LoadRun, Sequence[WindowResult]], Sequence[WindowResult]]
 
 ESTIMATED = (
     "the server tells neither token ids nor a running count: tokens of a chunk are equal shares of the final usage, "
@@ -49,8 +49,9 @@ def measure_goodput(
     called several times with a growing ``probe.window_s`` until the windows hold the requests that their percentile
     needs. All windows of a plan replay one schedule, which the intervals of pooled percentiles take into account.
 
-    ``on_run`` is told of every run and returns the raw file of each window (or nothing); ``observe`` is shown every
-    judged window; ``prefix_tokens`` is asked behind each run how the server's prefix-cache counters grew during it.
+    ``on_run`` is told of every run and returns its judged windows with what it knows of them besides (the raw file,
+    power); ``observe`` is shown every judged window; ``prefix_tokens`` is asked behind each run how the server's
+    prefix-cache counters grew during it.
     A ``LoadError`` ends the measurement as invalid, with what is known; any other exception passes through.
     """
     conduct = _Conduct(loader, make_plan, rules, observe, on_run, prefix_tokens)
@@ -129,10 +130,9 @@ class _Conduct:
     def _judge(self, probe: ProbePlan, run: LoadRun) -> ProbeOutcome:
         prefix = self.prefix_tokens() if self.prefix_tokens is not None else None
         judged = judge_run(run, probe.kind, self.rules, prefix)
-        results = [window.result for window in judged]
-        files = self.on_run(probe, run, results) if self.on_run is not None else ()
-        for number, file in enumerate(files):
-            results[number] = replace(results[number], requests_file=file)
+        results: Sequence[WindowResult] = [window.result for window in judged]
+        if self.on_run is not None:
+            results = self.on_run(probe, run, results)
         for window, result in zip(judged, results, strict=True):
             self.samples[result.label] = window.samples
             self.windows.append(result)

@@ -2,65 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from pytest_tokenwatt.records import ConfigRecord, GoodputRecord, Percentile, Reason
+from pytest_tokenwatt.records import ConfigRecord, GoodputRecord, Percentile
 from pytest_tokenwatt.report.describe import engine_text
+from pytest_tokenwatt.report.energy import (
+    energy_block,
+    energy_fields,
+    energy_interval,
+    idle_power_w,
+    missing_energy,
+    missing_idle,
+)
+from pytest_tokenwatt.report.power import power_sources
+from pytest_tokenwatt.report.validity import validity
 from pytest_tokenwatt.spec.model import Configuration
 
 USUAL_PERCENTILES = ("ttft_p99_ms", "tpot_p99_ms")
+PUBLISHED = ("mbu_pct", "node_power_kw", "throttle_counts")
+"""Figures of energy that have their place in published reports; the others stand behind those."""
 
 
-def config_entry(record: ConfigRecord, configuration: Configuration) -> dict[str, Any]:
-    """The entry of one configuration; its figures are those of the first scenario."""
+def config_entry(
+    record: ConfigRecord, configuration: Configuration, energy_band_pct: float | None = None
+) -> dict[str, Any]:
+    """The entry of one configuration; its figures are those of the first scenario.
+
+    ``energy_band_pct`` is the session's band of tokens per joule in that scenario; it gives their interval.
+    """
     first = next(iter(record.scenarios.values()), None)
-    figures = _figures(first)
+    figures, energy = _figures(first), energy_fields(first)
     entry = {
         "key": record.key,
         "label": record.label,
         "engine": engine_text(record, configuration),
-        "mbu_pct": None,
-        "node_power_kw": None,
+        "mbu_pct": energy["mbu_pct"],
+        "node_power_kw": energy["node_power_kw"],
         "goodput_tok_s": figures["goodput_tok_s"],
         **_latencies(first),
         "slo_pass_count": figures["slo_pass_count"],
         "repeats": first.repeats if first else configuration.scenarios[0].measurement.repeats,
-        "throttle_counts": None,
+        "throttle_counts": energy["throttle_counts"],
         "accuracy": {"score": None, "delta_pts": None, "spread_pts": None},
         "role": record.role,
         "like": record.like,
         "precision": configuration.precision,
-        "tokens_per_joule": None,
-        "energy_j": None,
+        **{name: value for name, value in energy.items() if name not in PUBLISHED},
+        "idle_power_w": idle_power_w(record),
         **{name: figures[name] for name in ("output_tok_s", "rate_rps", "goodput_error_pct", "variance_band_pct")},
-        "intervals": _intervals(first),
-        "validity": _validity((*record.invalid, *(first.invalid if first else ()))),
-        "missing": _missing(record, first),
+        "intervals": {**_intervals(first), **energy_interval(first, energy_band_pct)},
+        "validity": validity((*record.invalid, *(first.invalid if first else ()))),
+        "missing": {**_missing(record, configuration, first), **missing_idle(record, configuration)},
+        "energy": energy_block(first),
+        "power": power_sources(record),
         "notes": list(first.notes) if first else [],
         "minutes": dict(record.minutes),
         "files": _files(record),
     }
     if len(record.scenarios) > 1:
-        entry["scenarios"] = {name: _scenario(each) for name, each in record.scenarios.items()}
+        entry["scenarios"] = {
+            name: _scenario(record, configuration, each, energy_band_pct if each is first else _own_band(each))
+            for name, each in record.scenarios.items()
+        }
     return entry
 
 
-def reasons(entries: Sequence[Reason]) -> list[dict[str, str]]:
-    """Reasons as they stand in a report."""
-    return [{"code": reason.code, "text": reason.text} for reason in entries]
-
-
-def _scenario(goodput: GoodputRecord) -> dict[str, Any]:
+def _scenario(
+    record: ConfigRecord, configuration: Configuration, goodput: GoodputRecord, energy_band_pct: float | None
+) -> dict[str, Any]:
     return {
         **_figures(goodput),
         **_latencies(goodput),
+        **energy_fields(goodput),
         "repeats": goodput.repeats,
-        "intervals": _intervals(goodput),
-        "validity": _validity(goodput.invalid),
-        "missing": _missing(None, goodput),
+        "intervals": {**_intervals(goodput), **energy_interval(goodput, energy_band_pct)},
+        "validity": validity(goodput.invalid),
+        "missing": _missing(record, configuration, goodput),
+        "energy": energy_block(goodput),
         "notes": list(goodput.notes),
     }
+
+
+def _own_band(goodput: GoodputRecord) -> float | None:
+    """How far the repeats of one configuration differ, where the session's band is of another scenario."""
+    return goodput.energy.variance_band_pct if goodput.energy else None
 
 
 def _figures(goodput: GoodputRecord | None) -> dict[str, float | None]:
@@ -107,21 +132,18 @@ def _intervals(goodput: GoodputRecord | None) -> dict[str, Any]:
     return {"rate_rps": rate, **{each.name: {"low": each.low_ms, "high": each.high_ms, "n": each.n} for each in found}}
 
 
-def _validity(found: Sequence[Reason]) -> dict[str, Any]:
-    return {"valid": not found, "reasons": reasons(found)}
-
-
-def _missing(record: ConfigRecord | None, goodput: GoodputRecord | None) -> dict[str, str]:
+def _missing(record: ConfigRecord, configuration: Configuration, goodput: GoodputRecord | None) -> dict[str, str]:
     """Why a figure is ``null``, for those that this configuration should have."""
     if goodput is None:
-        why = "; ".join(map(str, record.invalid)) if record and record.invalid else "not measured in this run"
-        return dict.fromkeys([*_figures(None), *USUAL_PERCENTILES], why)
+        why = "; ".join(map(str, record.invalid)) or "not measured in this run"
+        missing = dict.fromkeys([*_figures(None), *USUAL_PERCENTILES], why)
+        return {**missing, **missing_energy(record, configuration, None, why)}
     why = "; ".join(map(str, goodput.invalid)) or "; ".join(goodput.misses) or "not measured"
     missing = {name: _why_none(goodput, name, why) for name, value in _figures(goodput).items() if value is None}
     for name in _percentile_names(goodput):
         if _latency(goodput, name) is None:
             missing[name] = _why_no_latency(goodput, name, why)
-    return {**missing, **_open_ends(goodput)}
+    return {**missing, **missing_energy(record, configuration, goodput, why), **_open_ends(goodput)}
 
 
 def _why_none(goodput: GoodputRecord, name: str, why: str) -> str:
@@ -146,4 +168,5 @@ def _open_ends(goodput: GoodputRecord) -> dict[str, str]:
 
 def _files(record: ConfigRecord) -> list[str]:
     windows = (window.requests_file for goodput in record.scenarios.values() for window in goodput.windows)
-    return list(dict.fromkeys([*record.files, *(name for name in windows if name)]))
+    powers = (source.file for source in record.power)
+    return list(dict.fromkeys([*record.files, *(name for name in (*windows, *powers) if name)]))

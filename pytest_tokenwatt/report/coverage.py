@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pytest_tokenwatt.records import ConfigRecord, GateResult, Verdict
+from pytest_tokenwatt.records import ConfigRecord, GateResult, GoodputRecord, Verdict
+from pytest_tokenwatt.report.unseen import unseen
 from pytest_tokenwatt.spec.model import Configuration, Spec
 
 LATER = "not measured by this version"
-UNREAD = ("hardware.accelerator", "hardware.driver")
+UNREAD = ("hardware.accelerator", "hardware.driver", "hardware.rated_bw_source")
 SIMULATED = "Simulated engine: the figures are those of a step-time model, not of any hardware"
 QUICK = "Quick mode: short windows, few repeats — validation only, not for publishing"
 _LATER_BLOCKS = {
@@ -32,9 +33,13 @@ def caveats(spec: Spec, records: Sequence[ConfigRecord], *, interrupted: str | N
 def status(found: Sequence[str], records: Sequence[ConfigRecord], gates: Sequence[GateResult]) -> str:
     """``draft`` with any caveat or anything invalid, else ``published``."""
     invalid = any(gate.verdict is Verdict.INVALID for gate in gates) or any(
-        record.invalid or any(goodput.invalid for goodput in record.scenarios.values()) for record in records
+        record.invalid or any(_invalid(goodput) for goodput in record.scenarios.values()) for record in records
     )
     return "draft" if found or invalid or not records else "published"
+
+
+def _invalid(goodput: GoodputRecord) -> bool:
+    return bool(goodput.invalid or (goodput.energy is not None and goodput.energy.invalid))
 
 
 def not_covered(
@@ -66,10 +71,8 @@ def _of_records(records: Sequence[ConfigRecord]) -> Iterator[str]:
 
 def _unmeasured(spec: Spec, records: Sequence[ConfigRecord]) -> Iterator[str]:
     """Why fields of the report are null."""
-    yield "Accelerator, driver, GPU identity, image digest: not read by this version (a GPU count is the declared one)"
-    yield f"Memory bandwidth utilisation (mbu_pct): {LATER}"
-    power = any(source.source != "none" for source in spec.power)
-    yield f"Power, energy and throttling: {LATER if power else 'the spec asks for no power source'}"
+    yield "Image digest: not read by this version"
+    yield from unseen(spec, records)
     yield f"Accuracy: {LATER if spec.accuracy else 'the spec has no accuracy block'}"
     if spec.fleet is None:
         yield "Fleet figures: the spec has no fleet block"

@@ -1,4 +1,4 @@
-"""The blocks of a lab report that say what was measured on what: hardware, software, model, SLO, workload."""
+"""The blocks of a lab report that say what was measured: software, model, SLO, workload."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pytest_tokenwatt.geometry.config import model_shape
 from pytest_tokenwatt.records import ConfigRecord, ServedIdentity
-from pytest_tokenwatt.report.shape import model_shape
 from pytest_tokenwatt.spec.model import Configuration, LengthMix, Scenario, Spec
 
-VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
 MIXES = {"chat-mix-v1": (LengthMix(median=1024, p90=4096), LengthMix(median=256, p90=1024))}
 
 
@@ -22,35 +21,34 @@ def raw(mapping: Mapping[str, Any], *path: str) -> str | None:
     return value or None if isinstance(value, str) else None
 
 
-def hardware(spec: Spec, configuration: Configuration) -> dict[str, Any]:
-    """What the spec declares of the machine; what would have to be read from it is ``None``."""
-    adapter = raw(spec.raw, "hardware", "adapter")
-    return {
-        "vendor": VENDORS.get(adapter.lower(), adapter) if adapter else None,
-        "accelerator": None,
-        "count": _declared_gpus(spec, configuration) if adapter else None,
-        "rated_bw_tbs_per_gpu": spec.hardware.rated_bw_tbs_per_gpu,
-        "driver": None,
-        "host": raw(spec.raw, "hardware", "host"),
-    }
+def joined(values: Iterable[str | None]) -> str | None:
+    """Different values side by side in their order; ``None`` without any."""
+    return " / ".join(dict.fromkeys(value for value in values if value)) or None
+
+
+def declared_gpus(spec: Spec, configuration: Configuration) -> int:
+    """How many accelerators the spec says that a configuration runs on."""
+    block = configuration.model
+    declared = block.replicas * block.tensor_parallel * block.pipeline_parallel * block.data_parallel
+    return len(spec.hardware.gpus) if spec.hardware.gpus else declared
 
 
 def software(pairs: Sequence[tuple[ConfigRecord, Configuration]]) -> dict[str, Any]:
     """Engine, served version and image; several different ones stand side by side in the order of configurations."""
     return {
-        "engine": _joined(engine_name(configuration, record.identity) for record, configuration in pairs),
-        "engine_version": _joined(record.identity.version for record, _ in pairs if record.identity),
-        "kernels": _joined(raw(configuration.raw, "engine", "kernels") for _, configuration in pairs),
+        "engine": joined(engine_name(configuration, record.identity) for record, configuration in pairs),
+        "engine_version": joined(record.identity.version for record, _ in pairs if record.identity),
+        "kernels": joined(raw(configuration.raw, "engine", "kernels") for _, configuration in pairs),
     }
 
 
 def model(spec: Spec, pairs: Sequence[tuple[ConfigRecord, Configuration]]) -> dict[str, Any]:
     """Name, shape, quantisation and parallelism of the model."""
     return {
-        "name": _joined(_model_name(record, configuration) for record, configuration in pairs),
-        "shape": _joined(_shape(spec, record, configuration) for record, configuration in pairs),
+        "name": joined(_model_name(record, configuration) for record, configuration in pairs),
+        "shape": joined(_shape(spec, record, configuration) for record, configuration in pairs),
         "quantization": _quantization(pairs),
-        "parallelism": _joined(_parallelism(configuration) for _, configuration in pairs),
+        "parallelism": joined(_parallelism(configuration) for _, configuration in pairs),
     }
 
 
@@ -100,12 +98,6 @@ def _dtype(declared: str | None) -> str | None:
     return declared.upper() if declared and "${" not in declared else None
 
 
-def _declared_gpus(spec: Spec, configuration: Configuration) -> int:
-    block = configuration.model
-    declared = block.replicas * block.tensor_parallel * block.pipeline_parallel * block.data_parallel
-    return len(spec.hardware.gpus) if spec.hardware.gpus else declared
-
-
 def _model_name(record: ConfigRecord, configuration: Configuration) -> str | None:
     named = raw(configuration.raw, "model", "name")
     served = record.identity.model_ids[0] if record.identity and record.identity.model_ids else None
@@ -117,11 +109,11 @@ def _shape(spec: Spec, record: ConfigRecord, configuration: Configuration) -> st
     block = configuration.model
     places = [spec.resolve(place) for place in (block.config, block.path) if place]
     root = record.identity.root if record.identity else None
-    return model_shape(block.geometry, [*places, Path(root) if root else None])
+    return model_shape(block, [*places, *([Path(root)] if root else [])])
 
 
 def _quantization(pairs: Sequence[tuple[ConfigRecord, Configuration]]) -> str | None:
-    named = _joined(raw(configuration.raw, "model", "quantization") for _, configuration in pairs)
+    named = joined(raw(configuration.raw, "model", "quantization") for _, configuration in pairs)
     if named:
         return named
     weights = {_dtype(raw(configuration.raw, "model", "weight_dtype")) for _, configuration in pairs} - {None}
@@ -156,7 +148,3 @@ def _rates(configuration: Configuration, scenario: Scenario) -> str:
     if not rates:
         return "rate swept to SLO boundary"
     return f"fixed {'rate' if len(rates) == 1 else 'rates'} {', '.join(f'{rate:g}' for rate in rates)} req/s"
-
-
-def _joined(values: Iterable[str | None]) -> str | None:
-    return " / ".join(dict.fromkeys(value for value in values if value)) or None

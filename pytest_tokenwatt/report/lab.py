@@ -12,9 +12,13 @@ from typing import Any
 
 from pytest_tokenwatt.records import ConfigRecord, GateResult
 from pytest_tokenwatt.report import describe
-from pytest_tokenwatt.report.configs import config_entry, reasons
+from pytest_tokenwatt.report.configs import config_entry
 from pytest_tokenwatt.report.coverage import caveats, not_covered, status
+from pytest_tokenwatt.report.fleet import Bands, fleet_block
+from pytest_tokenwatt.report.machine import driver, gpu_ids, hardware
+from pytest_tokenwatt.report.power import power_block
 from pytest_tokenwatt.report.summary import summary
+from pytest_tokenwatt.report.validity import reasons
 from pytest_tokenwatt.spec.model import Configuration, Spec
 
 REPORT_SCHEMA = "tokenwatt-report/1"
@@ -27,8 +31,8 @@ class ReportContext:
 
     ``generated`` is an aware instant; ``command`` the words of the command line that repeats the run; ``versions``
     name the software around the engine. ``variance_band_pct`` is the band over all configurations (measured by
-    repeats and by a repeated baseline), ``None`` when there was nothing to compare. ``interrupted`` says what ended
-    the run early.
+    repeats and by a repeated baseline), ``energy_band_pct`` that of tokens per joule; ``None`` when there was nothing
+    to compare. ``interrupted`` says what ended the run early.
     """
 
     generated: datetime
@@ -37,6 +41,7 @@ class ReportContext:
     variance_band_pct: float | None = None
     title: str | None = None
     interrupted: str | None = None
+    energy_band_pct: float | None = None
 
 
 def build_report(
@@ -52,7 +57,7 @@ def build_report(
     scenario = first.scenarios[0]
     found = caveats(spec, records, interrupted=context.interrupted)
     blocks = {
-        "hardware": describe.hardware(spec, first),
+        "hardware": hardware(spec, records, first),
         "software": describe.software(pairs),
         "model": describe.model(spec, pairs),
     }
@@ -65,12 +70,12 @@ def build_report(
         **blocks,
         "slo": describe.slo(scenario),
         "workload": describe.workload(first, scenario),
-        "power": {"source": None, "kind": None, "sampling_hz": None, "window": None},
+        "power": power_block(records, scenario),
         "accuracy": _accuracy(spec),
         "runs": scenario.measurement.repeats,
         "variance_band_pct": context.variance_band_pct,
-        "fleet": {"cards": spec.fleet.cards if spec.fleet else None},
-        "configs": [config_entry(record, configuration) for record, configuration in pairs],
+        "fleet": fleet_block(spec, records, Bands(context.variance_band_pct, context.energy_band_pct)),
+        "configs": [config_entry(record, configuration, context.energy_band_pct) for record, configuration in pairs],
         "not_covered": [*not_covered(spec, records, found, blocks), *_no_band(context)],
         "reproduce": shlex.join(context.command),
         "spec": dict(spec.raw),
@@ -130,8 +135,8 @@ def _provenance(spec: Spec, records: Sequence[ConfigRecord], context: ReportCont
         "versions": dict(context.versions),
         "hashes": _hashes(spec, records),
         "image_digest": None,
-        "driver": None,
-        "gpu_uuids": None,
+        "driver": driver(records),
+        "gpu_uuids": gpu_ids(records),
         "engines": {record.key: _engine(record) for record in records},
     }
 

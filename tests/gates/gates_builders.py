@@ -10,6 +10,7 @@ from pytest_tokenwatt.records import (
     ClientHealth,
     ConfigRecord,
     Contract,
+    EnergyRecord,
     Figure,
     GateSpec,
     GoodputRecord,
@@ -96,6 +97,26 @@ def goodput(tok_s: float | None = 4572.3, **changes: Any) -> GoodputRecord:
     return replace(record, **changes)
 
 
+def energy(tok_j: float | None = 7.178, **changes: Any) -> EnergyRecord:
+    """Board energy of one GPU over two windows of 120 s."""
+    record = EnergyRecord(
+        source="board",
+        kind="board",
+        sensors=1,
+        energy_j=152_880.0,
+        node_power_kw=0.637,
+        tokens_per_joule=tok_j,
+        output_tokens_per_joule=tok_j,
+        variance_band_pct=1.0,
+        throttle_counts={"sw_power_cap": 199},
+        throttle_samples=240,
+        throttle_s={},
+        gpu_share_pct=None,
+        invalid=(),
+    )
+    return replace(record, **changes)
+
+
 def contract(**states: str) -> Contract:
     """A contract whose required probes are ``model`` and ``stream``, the optional one ``ids``."""
     found = {"model": "pass", "stream": "pass", "ids": "pass", **states}
@@ -129,6 +150,7 @@ def gate(kind: str, limits: Mapping[str, Any] | None = None, **changes: Any) -> 
     defaults: dict[str, Mapping[str, Any]] = {
         "slo": {"at_rps": None, "ttft_p99_ms": 2000.0, "tpot_p99_ms": 50.0},
         "goodput": {"min": 0.95, "min_tok_s": None, "min_rps": None},
+        "energy": {"min": None, "min_tok_j": None},
     }
     spec = GateSpec(
         config="tuned",

@@ -149,9 +149,9 @@ def test_every_block_makes_its_gates_in_the_order_of_the_design(tmp_path: Path) 
     gates = list_gates(spec(tmp_path, ENGINE, SLO, configs, LATER))
     assert [gate.gate for gate in gates if gate.config == "tuned"] == EVERYTHING
     assert [gate.gate for gate in gates if gate.config == "baseline"] == ["contract", "slo", "accuracy[gsm8k]"]
-    later = [gate for gate in gates if gate.gate in EVERYTHING[3:]]
+    later = [gate for gate in gates if gate.gate in EVERYTHING[3:] and gate.kind != "energy"]
     assert {gate.needs for gate in later} == {"later"}
-    assert [gate.gate for gate in later if gate.mode == "info"] == ["energy"]
+    assert [gate.gate for gate in gates if gate.mode == "info"] == ["energy"]
     assert all(gate.line is not None for gate in later if gate.kind != "precision")
 
 
@@ -162,6 +162,37 @@ def test_energy_with_a_limit_is_enforced(tmp_path: Path) -> None:
         ("baseline", "enforce"),
         ("tuned", "enforce"),
     ]
+
+
+def test_energy_is_one_gate_a_scenario_that_promises_something(tmp_path: Path) -> None:
+    power = "power: {source: simulated}\n"
+    scenarios = "scenarios:\n  - {name: chat}\n  - {name: rag, slo: {ttft_p99_ms: 9000}}\n"
+    gates = [
+        gate for gate in list_gates(spec(tmp_path, ENGINE, SLO, CONFIGS, scenarios, power)) if gate.kind == "energy"
+    ]
+    assert [(gate.config, gate.gate, gate.scenario) for gate in gates] == [
+        ("tuned", "energy[chat]", "chat"),
+        ("tuned", "energy[rag]", "rag"),
+    ]
+    assert {(gate.needs, gate.mode, gate.limits["min"], gate.limits["min_tok_j"]) for gate in gates} == {
+        ("goodput", "info", None, None)
+    }
+    assert not [gate for gate in list_gates(spec(tmp_path, ENGINE, CONFIGS, power)) if gate.kind == "energy"]
+
+
+@pytest.mark.parametrize(
+    ("text", "modes"),
+    [
+        ("power: {source: none}\n", []),
+        ("power: {source: none}\ngates: {energy: {min: 1.0}}\n", ["enforce"]),
+        ("power: [{source: none}, {source: board}]\n", ["info"]),
+        ("power: {source: board}\ngates: {energy: {mode: 'off'}}\n", []),
+        ("", []),
+    ],
+)
+def test_no_sensor_is_no_energy_gate_unless_energy_is_promised(tmp_path: Path, text: str, modes: list[str]) -> None:
+    gates = list_gates(spec(tmp_path, ENGINE, SLO, CONFIGS, text))
+    assert [gate.mode for gate in gates if gate.kind == "energy" and gate.config == "tuned"] == modes
 
 
 def test_one_suite_has_no_mean(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from pytest_tokenwatt.metrics.goodput import (
     aggregate,
     goodput_ratio_error,
     is_measurable,
-    spread_pct,
     variance_band_pct,
 )
 from pytest_tokenwatt.metrics.search import SearchResult
+from pytest_tokenwatt.metrics.spread import spread_pct
 from pytest_tokenwatt.metrics.window import judge_run
 from pytest_tokenwatt.records import GoodputRecord, Reason, SloBound
 

@@ -140,9 +140,9 @@ def test_fixed_rates_have_no_bracket_error() -> None:
     assert record.variance_band_pct is not None
 
 
-def test_raw_files_are_named_in_the_windows() -> None:
-    def keep(probe: ProbePlan, run: LoadRun, windows: Sequence[WindowResult]) -> list[str | None]:
-        return [f"{probe.kind}-{window.label}.npz" for window in windows]
+def test_what_is_known_besides_is_kept_in_the_windows() -> None:
+    def keep(probe: ProbePlan, run: LoadRun, windows: Sequence[WindowResult]) -> list[WindowResult]:
+        return [replace(window, requests_file=f"{probe.kind}-{window.label}.npz") for window in windows]
 
     record = measure(ToyLoader(capacity_rps=5.3), Sweep(rates=(2.0,)), on_run=keep)
     assert [window.requests_file for window in record.windows] == ["fixed-fixed-0-1.npz", "fixed-fixed-0-2.npz"]

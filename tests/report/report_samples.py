@@ -11,13 +11,18 @@ from typing import Any
 from pytest_tokenwatt.records import (
     ClientHealth,
     ConfigRecord,
+    EnergyRecord,
     Figure,
     GateResult,
     GoodputRecord,
     Percentile,
+    PowerRecord,
+    RatedBandwidth,
+    SensorInfo,
     ServedIdentity,
     SloBound,
     Verdict,
+    WindowPower,
     WindowResult,
 )
 from pytest_tokenwatt.report.lab import ReportContext
@@ -51,7 +56,9 @@ CONTEXT = ReportContext(
     command=("pytest", "--tokenwatt-spec=my specs/h100.yaml"),
     versions={"python": "3.11.7", "pytest-tokenwatt": "0.1.0"},
     variance_band_pct=1.0,
+    energy_band_pct=0.8,
 )
+GPU = SensorInfo("GPU-6a1d", "NVIDIA H100 80GB HBM3", 79.6, 3.352, 700.0, "580.105.08", "0000:06:00.0")
 BOUNDS = (SloBound("ttft", 99.0, 2000.0), SloBound("tpot", 99.0, 50.0))
 
 
@@ -87,7 +94,51 @@ def window(label: str) -> WindowResult:
         invalid=(),
         client=client,
         requests_file=f"requests-{label}.npz",
+        power=(reading(),),
     )
+
+
+def energy_of(tok_j: float | None, kw: float | None, **changes: Any) -> EnergyRecord:
+    record = EnergyRecord(
+        source="board",
+        kind="board",
+        sensors=1,
+        energy_j=None if kw is None else kw * 240_000,
+        node_power_kw=kw,
+        tokens_per_joule=tok_j,
+        output_tokens_per_joule=None if tok_j is None else tok_j * 1.0025,
+        variance_band_pct=0.3,
+        throttle_counts={"sw_power_cap": 199, "hw_slowdown": 0},
+        throttle_samples=240,
+        throttle_s={"sw_power_cap": 197.5},
+        gpu_share_pct=None,
+        invalid=(),
+    )
+    return replace(record, **changes)
+
+
+def power_of(key: str = "baseline", **changes: Any) -> PowerRecord:
+    record = PowerRecord(
+        source="board",
+        kind="board",
+        label="GPU board power sum (NVIDIA)",
+        sampling_hz=1,
+        sensors=(GPU,),
+        chosen="the engine's process tree",
+        idle_w=Figure(72.4, "W"),
+        ticks=900,
+        missed=1,
+        failed=0,
+        lateness_p99_ms=3.1,
+        invalid=(),
+        file=f"power-{key}.csv",
+    )
+    return replace(record, **changes)
+
+
+def reading(energy_j: float = 76_440.0) -> WindowPower:
+    counts, seconds = {"sw_power_cap": 99}, {"sw_power_cap": 98.7}
+    return WindowPower("board", "board", energy_j, "energy_counter", 76_500.0, 121, counts, 120, seconds, (), sensors=1)
 
 
 def goodput_of(tok_s: float, *, scenario: str = "default", **changes: Any) -> GoodputRecord:
@@ -115,7 +166,12 @@ def goodput_of(tok_s: float, *, scenario: str = "default", **changes: Any) -> Go
         invalid=(),
         notes=("one back-off",),
         windows=(window("confirm-1"), window("confirm-2")),
-        figures={"ttft_p50_ms": Figure(61.0, "ms")},
+        figures={
+            "ttft_p50_ms": Figure(61.0, "ms"),
+            "mbu_pct": Figure(56.6, "%"),
+            "mbu_engine_pct": Figure(None, "%", reason="the engine exports no read bytes"),
+        },
+        energy=energy_of(7.178, 0.637),
     )
     return replace(record, **changes)
 
@@ -142,8 +198,15 @@ def record_of(key: str, goodput: GoodputRecord | None, **changes: Any) -> Config
         launch={"command": ["vllm", "serve"]},
         minutes={"start": 1.5},
         files=(f"engine-{key}.log",),
+        power=(power_of(key),),
+        gpus=(GPU,),
+        rated_bandwidth=RatedBandwidth(3.35, "table"),
     )
     return replace(record, **changes)
+
+
+UNPOWERED: dict[str, Any] = {"power": (), "gpus": (), "rated_bandwidth": None}
+"""Changes of a record where no source was read."""
 
 
 def gate(config: str, name: str, verdict: Verdict = Verdict.PASS, **fields: Any) -> GateResult:
@@ -161,7 +224,10 @@ def gate(config: str, name: str, verdict: Verdict = Verdict.PASS, **fields: Any)
     )
 
 
-RECORDS = (record_of("baseline", goodput_of(4572.3)), record_of("tuned", goodput_of(5056.9)))
+RECORDS = (
+    record_of("baseline", goodput_of(4572.3)),
+    record_of("tuned", goodput_of(5056.9, energy=energy_of(8.209, 0.616))),
+)
 GATES = (
     gate("baseline", "slo"),
     gate("tuned", "slo"),

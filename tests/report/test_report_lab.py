@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_samples import BOUNDS, CONTEXT, GATES, RECORDS, SPEC, gate, goodput_of, record_of, spec_of
+from report_samples import BOUNDS, CONTEXT, GATES, RECORDS, SPEC, UNPOWERED, gate, goodput_of, record_of, spec_of
 
 from pytest_tokenwatt.records import Percentile, Reason, SloBound, Verdict
 from pytest_tokenwatt.report.lab import build_report
@@ -81,7 +81,7 @@ def test_what_is_known_stands_in_the_report(tmp_path: Path) -> None:
     assert report["slo"] == {"ttft_p99_ms": 2000.0, "tpot_p99_ms": 50.0}
     assert report["accuracy"] == {"suite": "gsm8k-5shot", "threshold_pts": 1.0}
     assert report["hardware"]["vendor"] == "NVIDIA"
-    assert report["fleet"] == {"cards": 64}
+    assert report["fleet"]["cards"] == 64
     assert report["reproduce"] == "pytest '--tokenwatt-spec=my specs/h100.yaml'"
     assert report["spec"] == SPEC
 
@@ -102,13 +102,20 @@ def test_a_configuration_has_its_figures_intervals_and_files(tmp_path: Path) -> 
         "rate_rps": {"low": 11.2, "high": 11.6, "bracket": "closed"},
         "ttft_p99_ms": {"low": 320.0, "high": 371.0, "n": 2600},
         "tpot_p99_ms": {"low": 44.0, "high": None, "n": 300},
+        "tokens_per_joule": {"low": 8.14333, "high": 8.27467, "n": 2},
     }
     assert entry["missing"] == {
+        "mbu_engine_pct": "the engine exports no read bytes",
         "intervals.tpot_p99_ms.high": "300 observations (2 repeats of one schedule, which count as one) "
-        "are too few for a finite upper end"
+        "are too few for a finite upper end",
     }
     assert entry["validity"] == {"valid": True, "reasons": []}
-    assert entry["files"] == ["engine-tuned.log", "requests-confirm-1.npz", "requests-confirm-2.npz"]
+    assert entry["files"] == [
+        "engine-tuned.log",
+        "requests-confirm-1.npz",
+        "requests-confirm-2.npz",
+        "power-tuned.csv",
+    ]
     assert "scenarios" not in entry
 
 
@@ -119,14 +126,14 @@ def test_a_null_has_its_reason_in_not_covered(tmp_path: Path) -> None:
         "Context lengths beyond the chat-mix-v1 trace",
         "Prompt log-probabilities: the server gives none",
     ]
-    assert report["power"] == dict.fromkeys(("source", "kind", "sampling_hz", "window"))
-    for words in ("Power, energy and throttling", "Memory bandwidth utilisation", "Accuracy", "Accelerator, driver"):
+    for words in ("Image digest", "Accuracy"):
         assert [line for line in lines if line.startswith(words) and "by this version" in line], words
 
 
 def test_what_nobody_said_is_named(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, hardware=None, model={"geometry": {"num_experts": 1}}, configs=SPEC["configs"][:1])
-    report = build_report(spec, RECORDS[:1], GATES, CONTEXT)
+    unread = replace(RECORDS[0], **UNPOWERED)
+    report = build_report(spec, (unread,), GATES, CONTEXT)
     assert report["model"]["shape"] == "dense"
     (line,) = [line for line in report["not_covered"] if line.startswith("Said neither by the spec nor by the engine")]
     assert line.split(": ")[1].split(", ") == [
