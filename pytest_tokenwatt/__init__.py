@@ -8,10 +8,11 @@ from pytest_tokenwatt.errors import GateFailed, NotMeasured, TokenwattError
 
 if TYPE_CHECKING:
     from pytest_tokenwatt.plugin.handle import LabHandle as Lab
-    from pytest_tokenwatt.values import Goodput
+    from pytest_tokenwatt.values import Energy, Goodput, Power
 
 __version__ = "0.1.0"
-__all__ = ["GateFailed", "Goodput", "Lab", "NotMeasured", "TokenwattError", "__version__"]
+__all__ = ["Energy", "GateFailed", "Goodput", "Lab", "NotMeasured", "Power", "TokenwattError", "__version__"]
+_VALUES = ("Energy", "Goodput", "Power")
 
 
 def __getattr__(name: str) -> Any:
@@ -20,8 +21,8 @@ def __getattr__(name: str) -> Any:
         from pytest_tokenwatt.plugin.handle import LabHandle
 
         return LabHandle
-    if name == "Goodput":
-        from pytest_tokenwatt.values import Goodput
+    if name in _VALUES:
+        from pytest_tokenwatt import values
 
-        return Goodput
+        return getattr(values, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

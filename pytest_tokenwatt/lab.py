@@ -21,12 +21,12 @@ from pytest_tokenwatt.campaign.plan import minutes, plan_view
 from pytest_tokenwatt.campaign.session import Session
 from pytest_tokenwatt.engine.start import RunningEngine
 from pytest_tokenwatt.errors import EngineError, GateFailed, NotMeasured, Problem, UsageError
-from pytest_tokenwatt.gates.band import session_band_pct
+from pytest_tokenwatt.gates.band import session_band_pct, session_energy_band_pct
 from pytest_tokenwatt.gates.catalog import list_gates
 from pytest_tokenwatt.gates.finding import unusable
 from pytest_tokenwatt.gates.judge import exit_code, judge
 from pytest_tokenwatt.gates.user import judge_user_rule
-from pytest_tokenwatt.records import DEFAULT_SCENARIO, ConfigRecord, GateResult, GateSpec
+from pytest_tokenwatt.records import DEFAULT_SCENARIO, ConfigRecord, GateResult, GateSpec, Verdict
 from pytest_tokenwatt.report.coverage import caveats
 from pytest_tokenwatt.report.lab import ReportContext, build_report, report_title
 from pytest_tokenwatt.report.plan_text import render_plan
@@ -38,7 +38,7 @@ from pytest_tokenwatt.store.atomic import write_json
 from pytest_tokenwatt.store.journal import Event, Journal
 from pytest_tokenwatt.store.records_json import write_run_record
 from pytest_tokenwatt.store.rundir import RunDirectory, file_obstacle
-from pytest_tokenwatt.values import Goodput
+from pytest_tokenwatt.values import Energy, Goodput, Power
 
 REPORT_NAME = "report.json"
 _REQUIREMENTS = ("pytest", "numpy", "scipy", "httptools")
@@ -147,7 +147,7 @@ class Lab:
 
     def last_phase_of(self, gate: GateSpec) -> str:
         """Key of the last configuration that must be measured before the gate can be judged."""
-        if not _compares_goodput(gate):
+        if not _needs_the_band(gate):
             return gate.config
         return self._keys_for([gate], self._needed or ())[-1]
 
@@ -175,6 +175,28 @@ class Lab:
         if found is None:
             raise NotMeasured(f"{config} goodput", f"scenario {scenario} has no slo, so there is no rate to find")
         return Goodput(config, found)
+
+    def energy(self, config: str, scenario: str = DEFAULT_SCENARIO) -> Energy:
+        """Energy over the confirming windows. Raises like ``goodput``, and ``NotMeasured`` without a power source."""
+        record = self.goodput(config, scenario).record
+        if record.energy is None:
+            why = "no rate passed" if self._record(config).power else "the spec asks for no power (power:)"
+            raise NotMeasured(f"{config} energy", why)
+        if record.energy.invalid:
+            why = "; ".join(str(reason) for reason in record.energy.invalid)
+            raise GateFailed(f"{config} energy is invalid: {why}", Verdict.INVALID.value)
+        return Energy(config, record.energy)
+
+    def power(self, config: str) -> Power:
+        """The power sources. Raises ``GateFailed`` when none can be read, ``NotMeasured`` when the spec has none."""
+        record = self._record(config)
+        if not record.power:
+            why = "; ".join(map(str, record.invalid)) or "the spec asks for no power (power:)"
+            raise NotMeasured(f"{config} power", why)
+        broken = [reason for source in record.power for reason in source.invalid]
+        if all(source.invalid for source in record.power):
+            raise GateFailed(f"{config} power is invalid: {'; '.join(map(str, broken))}", Verdict.INVALID.value)
+        return Power(config, record, self.run_dir)
 
     def engine(self, config: str) -> RunningEngine:
         """The running engine of a configuration. Raises ``EngineError`` when it did not start or is over."""
@@ -250,7 +272,7 @@ class Lab:
 
     def _without_baseline(self, selected: Sequence[GateSpec]) -> Iterator[Problem]:
         """Gates that compare with a baseline that there is not: said at once, though each has a verdict of its own."""
-        relative = [gate for gate in selected if _compares(gate) and gate.mode == "enforce"]
+        relative = [gate for gate in selected if _needs_baseline(gate) and gate.mode == "enforce"]
         if relative and self.spec.baseline is None:
             names = ", ".join(f"{gate.config} {gate.gate}" for gate in relative)
             skipped = relative[0].limits.get("on_missing_baseline") == "record"
@@ -274,7 +296,7 @@ class Lab:
         return tuple(config.key for config in by_phase(self.spec) if config.key in wanted)
 
     def _judged(self, gate: GateSpec) -> GateResult:
-        if _compares_goodput(gate):
+        if _needs_the_band(gate):
             # The error of a ratio is the widest band of all configurations, so that all come first.
             for key in self._needed or ():
                 self._record(key)
@@ -283,7 +305,7 @@ class Lab:
         return judge(gate, candidate, baseline, self._records())
 
     def _baseline_for(self, gate: GateSpec) -> ConfigRecord | None:
-        if not _compares(gate) or self.spec.baseline is None:
+        if not _compares(gate) or self.spec.baseline is None or gate.config == self.spec.baseline.key:
             return None
         return self._record(self.spec.baseline.key)
 
@@ -365,11 +387,13 @@ class Lab:
             write_json(copy, finished.report)
 
     def _context(self, records: Sequence[ConfigRecord]) -> ReportContext:
+        scenario = self.spec.configurations[0].scenarios[0].name
         return ReportContext(
             generated=self._started,
             command=self._options.invocation,
             versions=_versions(),
-            variance_band_pct=session_band_pct(records, self.spec.configurations[0].scenarios[0].name),
+            variance_band_pct=session_band_pct(records, scenario),
+            energy_band_pct=session_energy_band_pct(records, scenario),
             title=self._options.title,
             interrupted=self._interrupted,
         )
@@ -380,11 +404,17 @@ def _versions() -> dict[str, str]:
     return own | {name: version(name) for name in _REQUIREMENTS}
 
 
-def _compares_goodput(gate: GateSpec) -> bool:
-    return gate.kind == "goodput" and gate.limits.get("min") is not None
+def _needs_the_band(gate: GateSpec) -> bool:
+    """Whether the gate's error is the widest band of all configurations, so that all must be measured before."""
+    return gate.kind == "energy" or (gate.kind == "goodput" and gate.limits.get("min") is not None)
+
+
+def _needs_baseline(gate: GateSpec) -> bool:
+    """Whether a limit of the gate is a ratio to the baseline."""
+    ratios = ("min_ratio", "max_ratio") if gate.kind == "rule" else ("min",)
+    return gate.needs != "later" and any(gate.limits.get(name) is not None for name in ratios)
 
 
 def _compares(gate: GateSpec) -> bool:
-    """Whether the gate compares with the baseline."""
-    ratios = ("min_ratio", "max_ratio") if gate.kind == "rule" else ("min",)
-    return gate.needs != "later" and any(gate.limits.get(name) is not None for name in ratios)
+    """Whether the gate shows a ratio to the baseline, limited or not."""
+    return gate.kind == "energy" or _needs_baseline(gate)

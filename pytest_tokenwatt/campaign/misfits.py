@@ -10,7 +10,6 @@ from pytest_tokenwatt.errors import Problem, UsageError
 from pytest_tokenwatt.load.traces import open_trace
 from pytest_tokenwatt.metrics.goodput import figure_names
 from pytest_tokenwatt.spec.model import Configuration, Scenario, Spec
-from pytest_tokenwatt.values import LATER_FIGURES
 
 _NO_FIGURE = "its metric is no figure that is measured"
 
@@ -45,7 +44,7 @@ def _unpromised(spec: Spec, configuration: Configuration, scenario: Scenario) ->
 
 def _unknown_figures(spec: Spec, configuration: Configuration) -> Iterator[Problem]:
     """A misspelt figure would be found missing only when everything is measured."""
-    known = {name for each in configuration.scenarios for name in figure_names(each.bounds)} | LATER_FIGURES
+    known = {name for each in configuration.scenarios for name in figure_names(each.bounds)}
     for rule in configuration.gates.rules:
         concerned = rule.configs is None or configuration.key in rule.configs
         if concerned and rule.mode != "off" and not rule.metric.startswith(SERVER) and rule.metric not in known:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pytest_tokenwatt.engine.metrics import ServerMetrics
 from pytest_tokenwatt.errors import LoadError
 from pytest_tokenwatt.records import (
+    CONTINUE,
     Decision,
     InFlight,
     Loader,
@@ -24,10 +25,17 @@ PROGRESS_EVERY_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class EdgeMetrics:
-    """The engine's metrics at the start of the first window and behind the end of the last one."""
+    """The engine's metrics at the start of the first window and behind the end of the last one, with their instants."""
 
     before: ServerMetrics | None = None
     after: ServerMetrics | None = None
+    before_s: float = 0.0
+    after_s: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Between the two readings."""
+        return self.after_s - self.before_s
 
 
 @dataclass(slots=True)
@@ -69,10 +77,13 @@ class _Narrator:
 class _ObservedWatch:
     """Passes the questions on to the real watch and looks on."""
 
-    def __init__(self, watch: LoadWatch, narrator: _Narrator, read_metrics: Callable[[], ServerMetrics | None]) -> None:
+    def __init__(
+        self, watch: LoadWatch, narrator: _Narrator, read_metrics: Callable[[], ServerMetrics | None], hold_s: float
+    ) -> None:
         self._watch = watch
         self._narrator = narrator
         self._read_metrics = read_metrics
+        self._hold_s = hold_s
         self.edges = EdgeMetrics()
 
     def level(self, now_s: float, in_flight: Sequence[InFlight]) -> bool:
@@ -84,15 +95,24 @@ class _ObservedWatch:
         self._read_edges(now_s, spans)
         self._narrator.tell(now_s, lambda: _position(now_s, spans, requests))
         decision = self._watch.decide(now_s, spans, requests)
+        if decision.stop and not decision.abort and 0 <= now_s - spans[-1].end_s < self._hold_s:
+            return CONTINUE
         if decision.stop and self.edges.after is None and self.edges.before is not None:
-            self.edges = EdgeMetrics(self.edges.before, self._read_metrics())
+            self._read_after()
         return decision
 
     def _read_edges(self, now_s: float, spans: Sequence[WindowSpan]) -> None:
         if self.edges.before is None and now_s >= spans[0].start_s:
-            self.edges = EdgeMetrics(before=self._read_metrics())
+            asked_s = time.monotonic()
+            read = self._read_metrics()
+            self.edges = EdgeMetrics(before=read, before_s=(asked_s + time.monotonic()) / 2)
         elif self.edges.after is None and now_s >= spans[-1].end_s:
-            self.edges = EdgeMetrics(self.edges.before, self._read_metrics())
+            self._read_after()
+
+    def _read_after(self) -> None:
+        asked_s = time.monotonic()
+        read = self._read_metrics()
+        self.edges = replace(self.edges, after=read, after_s=(asked_s + time.monotonic()) / 2)
 
 
 def _position(now_s: float, spans: Sequence[WindowSpan], requests: Sequence[RequestProgress]) -> str:
@@ -105,7 +125,11 @@ def _position(now_s: float, spans: Sequence[WindowSpan], requests: Sequence[Requ
 
 
 class ObservedLoader:
-    """A ``Loader`` around another one; keeps the last run's ``edges`` and refuses to start behind the deadline."""
+    """A ``Loader`` around another one; keeps the last run's ``edges`` and refuses to start behind the deadline.
+
+    The load of a window that passed goes on for ``hold_s`` seconds behind it, so that sensors which average over the
+    past, and samples at both edges, see nothing but load.
+    """
 
     def __init__(
         self,
@@ -115,19 +139,21 @@ class ObservedLoader:
         say: Callable[[str], None],
         read_metrics: Callable[[], ServerMetrics | None],
         deadline: Deadline,
+        hold_s: float = 0.0,
     ) -> None:
         self._loader = loader
         self._name = name
         self._say = say
         self._read_metrics = read_metrics
         self._deadline = deadline
+        self._hold_s = hold_s
         self.edges = EdgeMetrics()
 
     def run(self, plan: LoadPlan, watch: LoadWatch) -> LoadRun:
         """Run the plan on the inner loader. Raises ``LoadError`` when it fails or the time is used up."""
         self._deadline.check()
         narrator = _Narrator(f"{self._name} {plan.label} at {plan.rate_rps:.3g} req/s", self._say)
-        observed = _ObservedWatch(watch, narrator, self._read_metrics)
+        observed = _ObservedWatch(watch, narrator, self._read_metrics, self._hold_s)
         try:
             run = self._loader.run(plan, observed)
         except LoadError as error:

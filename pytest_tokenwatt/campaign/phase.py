@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 from pytest_tokenwatt.campaign.scenario import measure_scenario, unmeasured
+from pytest_tokenwatt.campaign.senses import Senses
 from pytest_tokenwatt.campaign.session import Session
 from pytest_tokenwatt.engine.start import EnginePlace, RunningEngine, start_engine
 from pytest_tokenwatt.errors import EngineError, LoadError, UsageError
@@ -109,19 +110,26 @@ class Phase:
         if contract is not None and not contract.passed:
             self._mark(Reason("contract_failed", _broken(contract)))
             return
-        for scenario in self.configuration.scenarios:
-            if not scenario.bounds:
-                continue
-            began_s = time.monotonic()
-            record = self._measured(engine, scenario)
-            scenarios = {**self.record.scenarios, scenario.name: record}
-            minutes = {**self.record.minutes, scenario.name: (time.monotonic() - began_s) / 60.0}
-            self.record = replace(self.record, scenarios=scenarios, minutes=minutes)
-            self._store()
-
-    def _measured(self, engine: RunningEngine, scenario: Scenario) -> GoodputRecord:
+        senses = Senses(self.configuration, engine, self._session)
         try:
-            return measure_scenario(self.configuration, scenario, engine, self._session)
+            senses.start()
+            for scenario in self.configuration.scenarios:
+                if scenario.bounds:
+                    self._measure_scenario(engine, scenario, senses)
+        finally:
+            self.record = senses.finish(self.record)
+
+    def _measure_scenario(self, engine: RunningEngine, scenario: Scenario, senses: Senses) -> None:
+        began_s = time.monotonic()
+        record = self._measured(engine, scenario, senses)
+        scenarios = {**self.record.scenarios, scenario.name: record}
+        minutes = {**self.record.minutes, scenario.name: (time.monotonic() - began_s) / 60.0}
+        self.record = replace(self.record, scenarios=scenarios, minutes=minutes)
+        self._store()
+
+    def _measured(self, engine: RunningEngine, scenario: Scenario, senses: Senses) -> GoodputRecord:
+        try:
+            return measure_scenario(self.configuration, scenario, engine, self._session, senses)
         except (LoadError, EngineError) as error:
             reason = Reason(error.reason, str(error))
         except UsageError as error:

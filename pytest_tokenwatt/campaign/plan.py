@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pytest_tokenwatt.campaign import power
 from pytest_tokenwatt.campaign.order import phase_name
 from pytest_tokenwatt.metrics.estimate import estimate_s, resolution_pct
 from pytest_tokenwatt.metrics.search import MAX_LENGTHENING
@@ -37,7 +38,8 @@ def plan_view(
 def minutes(configuration: Configuration) -> float:
     """Estimated minutes of one configuration's phase, its engine start included."""
     start_s = 0.0 if configuration.engine.method == "attach" else START_S
-    return (start_s + sum(_scenario_s(configuration, scenario) for scenario in configuration.scenarios)) / 60.0
+    measured_s = sum(_scenario_s(configuration, scenario) for scenario in configuration.scenarios)
+    return (start_s + power.estimated_s(configuration) + measured_s) / 60.0
 
 
 def _scenario_s(configuration: Configuration, scenario: Scenario) -> float:
@@ -58,7 +60,7 @@ def _phase(configuration: Configuration) -> PhaseView:
         config=configuration.key,
         start=start,
         commands=tuple(_commands(configuration.raw.get("engine") or {})),
-        measurements=("contract", *(_measurement(configuration, scenario) for scenario in configuration.scenarios)),
+        measurements=("contract", *_sensing(configuration), *_scenarios(configuration)),
         minutes=minutes(configuration),
     )
 
@@ -71,6 +73,16 @@ def _commands(engine: dict[str, Any]) -> Iterator[str]:
         for words in several:
             extra = engine.get("args") or [] if key == "command" else []
             yield shlex.join(map(str, [*words, *extra]))
+
+
+def _sensing(configuration: Configuration) -> Iterator[str]:
+    sources = [f"{each.source} at {each.sampling_hz:g} Hz" for each in configuration.power if each.source != "none"]
+    if sources:
+        yield f"power by {', '.join(sources)}; idle power for {power.estimated_s(configuration):g} s"
+
+
+def _scenarios(configuration: Configuration) -> Iterator[str]:
+    return (_measurement(configuration, scenario) for scenario in configuration.scenarios)
 
 
 def _measurement(configuration: Configuration, scenario: Scenario) -> str:

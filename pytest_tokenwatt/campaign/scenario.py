@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pytest_tokenwatt.campaign.observe import EdgeMetrics, ObservedLoader
+from pytest_tokenwatt.campaign.senses import Senses
 from pytest_tokenwatt.campaign.session import Session
 from pytest_tokenwatt.engine.metrics import ServerMetrics, growth
 from pytest_tokenwatt.engine.start import RunningEngine
@@ -34,10 +35,10 @@ ENGINE_DIED = "engine_died"
 
 
 def measure_scenario(
-    configuration: Configuration, scenario: Scenario, engine: RunningEngine, session: Session
+    configuration: Configuration, scenario: Scenario, engine: RunningEngine, session: Session, senses: Senses
 ) -> GoodputRecord:
     """Find the goodput of a scenario. Raises ``UsageError`` for a workload that does not fit the engine."""
-    return _Measurement(configuration, scenario, engine, session).take()
+    return _Measurement(configuration, scenario, engine, session, senses).take()
 
 
 def unmeasured(scenario: Scenario, reason: Reason) -> GoodputRecord:
@@ -78,16 +79,22 @@ class _Measurement:
     """What the callbacks of one measurement share."""
 
     def __init__(
-        self, configuration: Configuration, scenario: Scenario, engine: RunningEngine, session: Session
+        self,
+        configuration: Configuration,
+        scenario: Scenario,
+        engine: RunningEngine,
+        session: Session,
+        senses: Senses,
     ) -> None:
         self._configuration = configuration
+        self._senses = senses
         self._scenario = scenario
         self._engine = engine
         self._session = session
         named = "" if scenario.name == DEFAULT_SCENARIO else f" {scenario.name}"
         self._name = f"{configuration.key}{named}"
         self._traffic = self._open_traffic()
-        self._server: dict[float, dict[str, Figure]] = {}
+        self._besides: dict[float, dict[str, Figure]] = {}
 
     def take(self) -> GoodputRecord:
         scenario, session = self._scenario, self._session
@@ -102,6 +109,7 @@ class _Measurement:
                 say=session.say,
                 read_metrics=self._engine.read_metrics,
                 deadline=session.deadline,
+                hold_s=self._senses.hold_s,
             )
             record = named_death(self._measure(loader), self._engine.death())
         session.journal.write(
@@ -128,9 +136,10 @@ class _Measurement:
             on_run=lambda probe, run, windows: self._keep(probe, run, windows, loader.edges),
             prefix_tokens=lambda: _prefix_tokens(loader.edges),
         )
-        confirmed = {} if record.rate_rps is None else self._server.get(record.rate_rps, {})
+        confirmed = {} if record.rate_rps is None else self._besides.get(record.rate_rps, {})
         load_sha256 = self._session.spec.digest(self._configuration, scenario)
-        return replace(record, figures={**record.figures, **confirmed}, load_sha256=load_sha256)
+        figures = {**record.figures, **self._senses.figures(), **confirmed}
+        return replace(record, figures=figures, load_sha256=load_sha256)
 
     def _open_traffic(self) -> Traffic:
         identity = self._engine.identity
@@ -172,15 +181,15 @@ class _Measurement:
 
     def _keep(
         self, probe: ProbePlan, run: LoadRun, windows: Sequence[WindowResult], edges: EdgeMetrics
-    ) -> Sequence[str | None]:
+    ) -> Sequence[WindowResult]:
         """Store the run's requests; keep the engine's metrics by rate, for that of the rate that is confirmed."""
         # No name may hold a plus sign, so that no two pairs of configuration and scenario give the same file.
         scenario = "" if self._scenario.name == DEFAULT_SCENARIO else f"+{self._scenario.name}"
         name = f"requests-{self._configuration.key}{scenario}-{run.plan.label}.npz"
         write_requests(self._session.run_dir.file(name), run.requests, run.spans, run.anchor)
         if probe.kind != "search":
-            self._server[probe.rate_rps] = _server_figures(edges)
-        return [name] * len(windows)
+            self._besides[probe.rate_rps] = {**_server_figures(edges), **self._senses.bandwidth(run, edges)}
+        return [replace(window, requests_file=name) for window in self._senses.power(run, windows)]
 
 
 def _latencies(window: WindowResult) -> str:

@@ -51,6 +51,12 @@ def owner_of(port: int, guard_pid: int) -> Owner:
     return Owner.FOREIGN if readable else Owner.UNKNOWN
 
 
+def holders(port: int) -> set[int]:
+    """The processes that listen for loopback connections on ``port``, as far as this user may look into them."""
+    inodes = {found.inode for found in _listeners() if found.port == port and _takes_loopback(found)}
+    return {pid for pid in tree.processes() if inodes & (tree.sockets_of(pid) or set())} if inodes else set()
+
+
 def answers(host: str, port: int, timeout_s: float = 1.0) -> bool | None:
     """Whether a TCP connection is taken: ``False`` when it is refused, ``None`` when that cannot be told in time."""
     try:

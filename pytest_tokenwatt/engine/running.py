@@ -6,11 +6,12 @@ import atexit
 import os
 import threading
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pytest_tokenwatt.engine import processes
 from pytest_tokenwatt.engine.contract import check_contract
 from pytest_tokenwatt.engine.control import ControlClient, PrivateLoop
 from pytest_tokenwatt.engine.health import Health
@@ -135,6 +136,17 @@ class RunningEngine:
             return self.call(read_all(self._parts.client, self._parts.metrics_urls))
         except EngineError as error:
             return ServerMetrics(problem=str(error))
+
+    def processes(self) -> frozenset[int] | None:
+        """The engine's processes now; ``None`` when they cannot be known: remote, or in a container."""
+        health, access = self._parts.health, self._parts.client.access
+        if self._parts.configuration.engine.method == "command" and health.guard is not None:
+            return processes.below_guard(health.guard.pid)
+        return processes.behind_port(access.host, access.port)
+
+    def environment(self, names: Iterable[str]) -> dict[str, str]:
+        """Some variables of the environment that the engine runs with; empty when its processes are unknown."""
+        return processes.environment_of(self.processes() or (), names)
 
     def death(self) -> str | None:
         """``None`` while the engine lives; else one line with how it ended and its last words."""

@@ -20,7 +20,7 @@ _PROC = Path("/proc")
 def descendants(root: int) -> set[int]:
     """The living processes below ``root``, itself excluded; zombies do not count."""
     children: dict[int, list[int]] = {}
-    for pid in _pids():
+    for pid in processes():
         status = _parent_and_state(pid)
         if status is not None and status[1] not in "ZX":
             children.setdefault(status[0], []).append(pid)
@@ -39,7 +39,7 @@ def marked(mark: str) -> set[int]:
     The environments of other users' processes cannot be read; those are not found.
     """
     needle = f"{MARK}={mark}".encode()
-    return {pid for pid in _pids() if needle in _environment(pid) and is_alive(pid)}
+    return {pid for pid in processes() if needle in _environment(pid) and is_alive(pid)}
 
 
 def incarnations(pids: Iterable[int]) -> frozenset[tuple[int, int]]:
@@ -82,7 +82,14 @@ def sockets_of(pid: int) -> set[int] | None:
     return {int(link[8:-1]) for link in links if link.startswith("socket:[")}
 
 
-def _pids() -> list[int]:
+def variables_of(pid: int) -> dict[str, str]:
+    """The environment that a process started with; empty when it cannot be read."""
+    pairs = (entry.decode("utf-8", "replace").partition("=") for entry in _environment(pid) if entry)
+    return {name: value for name, separator, value in pairs if separator}
+
+
+def processes() -> list[int]:
+    """All processes of this PID namespace."""
     try:
         return [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]
     except OSError:

@@ -10,6 +10,7 @@ from typing import Any
 
 from pytest_tokenwatt.engine.control import ControlClient
 from pytest_tokenwatt.engine.http import HttpError
+from pytest_tokenwatt.engine.modelfiles import model_folders
 from pytest_tokenwatt.spec.model import Model
 
 _ASK_TIMEOUT_S = 30.0
@@ -30,9 +31,7 @@ def from_files(model: Model, names: tuple[str | None, ...], spec_dir: Path, envi
 
     Files that are absent or unreadable say nothing; ``model.vocab_size`` wins over them.
     """
-    folders = [spec_dir / Path(model.config).expanduser().parent] if model.config else []
-    for name in filter(None, names):
-        folders += [spec_dir / Path(name).expanduser(), *_cached(name, environ)]
+    folders = model_folders(model.config, names, spec_dir, environ)
     folder = next((found for found in folders if (found / "config.json").is_file()), None)
     config = _load(folder / "config.json") if folder else {}
     size = (
@@ -64,16 +63,6 @@ async def _accepts(client: ControlClient, token: int) -> bool:
     except HttpError:
         return False
     return answer.status == 200
-
-
-def _cached(name: str, environ: Mapping[str, str]) -> Iterator[Path]:
-    """Snapshots of a hub id in the Hugging Face cache, the one of ``main`` first."""
-    home = environ.get("HF_HOME") or str(Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "huggingface")
-    repository = Path(environ.get("HF_HUB_CACHE") or Path(home) / "hub") / f"models--{name.replace('/', '--')}"
-    try:
-        yield repository / "snapshots" / (repository / "refs" / "main").read_text().strip()
-    except (OSError, UnicodeDecodeError):
-        return
 
 
 def _special(folder: Path, config: Mapping[str, Any]) -> Iterator[int]:

@@ -14,7 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from pytest_tokenwatt.engine.start import RunningEngine
     from pytest_tokenwatt.plugin.handle import Baseline, LabHandle
-    from pytest_tokenwatt.values import Goodput
+    from pytest_tokenwatt.values import Energy, Goodput, Power
 
 PLUGIN_NAME = "tokenwatt_aliases"
 
@@ -37,6 +37,18 @@ def baseline(_tokenwatt_candidate: LabHandle, _tokenwatt_measured: LabHandle) ->
     return _tokenwatt_candidate.compared()
 
 
+@pytest.fixture(scope="session")
+def energy(_tokenwatt_measured: LabHandle) -> Energy:
+    """Energy over the confirming windows: energy.tokens_per_joule, .node_power_kw, .throttle_counts."""
+    return _tokenwatt_measured.energy()
+
+
+@pytest.fixture(scope="session")
+def power(_tokenwatt_measured: LabHandle) -> Power:
+    """The power sources: power.idle_w, .sources, and the samples in the file power.trace."""
+    return _tokenwatt_measured.power()
+
+
 def _later(name: str, doc: str) -> object:
     def measurement(_tokenwatt_measured: LabHandle) -> None:
         _tokenwatt_measured.not_yet(name)
@@ -53,8 +65,6 @@ def _later_compared(name: str, doc: str) -> object:
     return pytest.fixture(scope="session", name=name)(comparison)
 
 
-power = _later("power", "Power over the measured windows")
-energy = _later("energy", "Energy and tokens per joule over the measured windows")
 accuracy = _later("accuracy", "Score of the accuracy suite and its difference to the baseline")
 perplexity = _later("perplexity", "Perplexity and its difference to the baseline")
 memory = _later("memory", "Peak memory of the engine")

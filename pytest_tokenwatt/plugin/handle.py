@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import pytest
 
@@ -16,7 +17,9 @@ from pytest_tokenwatt.records import GateResult, Verdict
 if TYPE_CHECKING:
     from pytest_tokenwatt.engine.start import RunningEngine
     from pytest_tokenwatt.spec.model import Configuration, Spec
-    from pytest_tokenwatt.values import Goodput
+    from pytest_tokenwatt.values import Energy, Goodput, Power
+
+T = TypeVar("T")
 
 NOT_YET = "this version does not measure it yet"
 
@@ -87,9 +90,21 @@ class LabHandle:
 
         Fails the test with the reasons when the measurement is invalid.
         """
+        return self._taken(lambda: self.bench.lab.goodput(self._config.key, self._scenario(scenario)))
+
+    def energy(self, scenario: str | None = None) -> Energy:
+        """Energy of a scenario's confirming windows; fails the test with the reasons when it is invalid."""
+        return self._taken(lambda: self.bench.lab.energy(self._config.key, self._scenario(scenario)))
+
+    def power(self) -> Power:
+        """The power sources of the configuration; fails the test when the spec asks for none, or none can be read."""
+        return self._taken(lambda: self.bench.lab.power(self._config.key))
+
+    def _taken(self, measure: Callable[[], T]) -> T:
+        """A measurement, taken if need be; the test fails with the reasons when it is not to be had."""
         self._measuring()
         try:
-            return self.bench.lab.goodput(self._config.key, self._scenario(scenario))
+            return measure()
         except GateFailed as error:
             raise MeasurementFailed(error, Verdict(error.verdict)) from None
         except EngineError as error:
@@ -146,7 +161,17 @@ class Baseline:
         """The baseline's goodput; fails the test with the reasons when the measurement is invalid."""
         return self._handle.goodput()
 
+    @property
+    def energy(self) -> Energy:
+        """The baseline's energy; fails the test with the reasons when the measurement is invalid."""
+        return self._handle.energy()
+
+    @property
+    def power(self) -> Power:
+        """The baseline's power sources."""
+        return self._handle.power()
+
     def __getattr__(self, name: str) -> NoReturn:
-        if name in {"accuracy", "audit", "energy", "memory", "perplexity", "power", "speed"}:
+        if name in {"accuracy", "audit", "memory", "perplexity", "speed"}:
             raise NotMeasured(f"baseline.{name}", NOT_YET)
         raise AttributeError(name)

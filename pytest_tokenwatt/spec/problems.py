@@ -11,6 +11,7 @@ from pathlib import Path
 from pytest_tokenwatt.errors import Problem
 from pytest_tokenwatt.spec.builder import KeyPath, problem
 from pytest_tokenwatt.spec.model import Configuration, Scenario, Spec
+from pytest_tokenwatt.spec.sensing import source_problems
 from pytest_tokenwatt.spec.starting import used_placeholders
 
 LONGEST_STRETCH = 5
@@ -61,6 +62,7 @@ class _Preflight:
         yield from self._start(config)
         yield from self._variables(config)
         yield from self._programs(config)
+        yield from self._power(config)
         for scenario in config.scenarios:
             yield from self._workload(config, scenario)
             yield from self._enough_requests(config, scenario)
@@ -108,13 +110,26 @@ class _Preflight:
             yield from self._variable(engine.api_key_env, *self._paths(config, "engine", "api_key_env"))
         for header, name in engine.headers_env.items():
             yield from self._variable(name, *self._paths(config, "engine", "headers_env", header))
+
+    def _power(self, config: Configuration) -> Iterator[Problem]:
         for place, source in enumerate(config.power):
             if source.ca_file is not None:
-                yield from self._file(source.ca_file, ("power", place, "ca_file"), ("power", "ca_file"))
+                yield from self._file(source.ca_file, *self._power_paths(config, place, "ca_file"))
             if source.password_env is not None:
-                yield from self._variable(
-                    source.password_env, ("power", place, "password_env"), ("power", "password_env")
-                )
+                yield from self._variable(source.password_env, *self._power_paths(config, place, "password_env"))
+            if source.command is not None and source.source == "command":
+                yield from self._runnable(source.command[0], self._path(), self._power_paths(config, place, "command"))
+            for found in source_problems(source, self._path()):
+                paths = self._power_paths(config, place, *([found.key] if found.key else []))
+                yield self._problem(found.what, found.remedy, *paths, severity=found.severity)
+
+    def _power_paths(self, config: Configuration, place: int, *key: str) -> tuple[KeyPath, ...]:
+        """Where a key of a source may stand: in a list of sources, or in the only one."""
+        listed: list[KeyPath] = [(*path, place, *key) for path in self._paths(config, "power")]
+        return (*listed, *self._paths(config, "power", *key))
+
+    def _path(self) -> str:
+        return self._environ.get("PATH", os.defpath)
 
     def _variable(self, name: str, *paths: KeyPath) -> Iterator[Problem]:
         if not self._environ.get(name):
@@ -122,7 +137,7 @@ class _Preflight:
 
     def _programs(self, config: Configuration) -> Iterator[Problem]:
         engine = config.engine
-        folders = engine.env.get("PATH") or self._environ.get("PATH", os.defpath)
+        folders = engine.env.get("PATH") or self._path()
         for key in ("command", "up", "down", "logs"):
             words = getattr(engine, key)
             if isinstance(words, tuple):
@@ -134,13 +149,16 @@ class _Preflight:
     def _program(self, word: str, folders: str, config: Configuration, key: str) -> Iterator[Problem]:
         if "{" in word:
             return
+        yield from self._runnable(word, folders, self._paths(config, "engine", key))
+
+    def _runnable(self, word: str, folders: str, paths: Sequence[KeyPath]) -> Iterator[Problem]:
         local = os.sep in word
         path = self._spec.resolve(word)
         if local and not (path.is_file() and os.access(path, os.X_OK)):
-            yield self._problem(f"{path} is not a program", "check the path", *self._paths(config, "engine", key))
+            yield self._problem(f"{path} is not a program", "check the path", *paths)
         if not local and shutil.which(word, path=folders) is None:
             remedy = f"install {word}, activate its environment, or give its full path"
-            yield self._problem(f"{word} is not on PATH", remedy, *self._paths(config, "engine", key))
+            yield self._problem(f"{word} is not on PATH", remedy, *paths)
 
     def _workload(self, config: Configuration, scenario: Scenario) -> Iterator[Problem]:
         workload = scenario.workload

@@ -26,6 +26,7 @@ class Event(StrEnum):
     MEASUREMENT_STARTED = "measurement_started"
     WINDOW_FINISHED = "window_finished"
     MEASUREMENT_FINISHED = "measurement_finished"
+    POWER_FINISHED = "power_finished"
     PHASE_FINISHED = "phase_finished"
     INTERRUPTED = "interrupted"
     RUN_FINISHED = "run_finished"

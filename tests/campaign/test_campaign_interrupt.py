@@ -14,7 +14,7 @@ from pytest_tokenwatt.campaign.observe import Deadline
 from pytest_tokenwatt.campaign.phase import Phase
 from pytest_tokenwatt.campaign.scenario import named_death, unmeasured
 from pytest_tokenwatt.campaign.session import Session
-from pytest_tokenwatt.records import Contract, GoodputRecord, ProbeOutcome, Reason
+from pytest_tokenwatt.records import Contract, GoodputRecord, ProbeOutcome, Reason, ServedIdentity
 from pytest_tokenwatt.spec.load import load_spec
 from pytest_tokenwatt.spec.model import Scenario
 from pytest_tokenwatt.store.journal import Journal
@@ -30,11 +30,18 @@ DONE = Reason("client_cpu", "as measured")
 
 
 class Engine(SimpleNamespace):
-    identity = None
+    endpoint = "http://127.0.0.1:9/v1"
+    identity = ServedIdentity(("toy",), simulated=True)
     fingerprint = None
     launch: dict[str, Any] = {}  # noqa: RUF012 - read only
     notes = ()
     stops = 0
+
+    def environment(self, names: object) -> dict[str, str]:
+        return {}
+
+    def processes(self) -> None:
+        return None
 
     def check_contract(self) -> Contract:
         return Contract((ProbeOutcome("version", False, "missing", "404", "the served version"),))

@@ -110,6 +110,14 @@ class ScriptedLab:
         self._note("goodput", config)
         return f"goodput of {config}"
 
+    def energy(self, config: str, scenario: str = DEFAULT_SCENARIO) -> str:
+        self._note("energy", config)
+        return f"energy of {config}"
+
+    def power(self, config: str) -> str:
+        self._note("power", config)
+        return f"power of {config}"
+
     def engine(self, config: str) -> str:
         self._note("engine", config)
         return f"engine of {config}"

@@ -146,7 +146,7 @@ def test_a_fixture_asked_for_too_late_fails_with_the_remedy(project: Project) ->
     result.stdout.fnmatch_lines(["*name it among the arguments of the test"])
 
 
-@pytest.mark.parametrize("name", ["power", "accuracy", "kl_drift", "perplexity", "length_shift", "memory", "speed"])
+@pytest.mark.parametrize("name", ["accuracy", "kl_drift", "perplexity", "length_shift", "memory", "speed"])
 def test_what_is_not_measured_yet_says_so(project: Project, name: str) -> None:
     user(project, f"def test_it({name}): pass")
     result = project.run("test_user.py", "lab.yaml", "-k", "test_it and tuned")
@@ -158,8 +158,9 @@ def test_what_is_not_measured_yet_says_so(project: Project, name: str) -> None:
 def test_the_values_come_from_the_lab(project: Project) -> None:
     user(
         project,
-        "def test_it(tokenwatt, goodput, engine, baseline):\n"
-        "    assert goodput == 'goodput of tuned'\n"
+        "def test_it(tokenwatt, goodput, energy, power, engine, baseline):\n"
+        "    assert (goodput, energy, power) == ('goodput of tuned', 'energy of tuned', 'power of tuned')\n"
+        "    assert (baseline.energy, baseline.power) == ('energy of baseline', 'power of baseline')\n"
         "    assert engine == 'engine of tuned'\n"
         "    assert baseline.goodput == 'goodput of baseline'\n"
         "    assert baseline.config.key == tokenwatt.baseline.config.key == 'baseline'\n"

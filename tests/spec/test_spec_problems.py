@@ -77,7 +77,7 @@ def test_nothing_to_say(tmp_path: Path) -> None:
             "error spec.yaml:1: engine.headers_env.X-Tenant: the variable TENANT is not set",
         ),
         (
-            ATTACH + "power: {source: redfish, password_env: BMC}\n",
+            ATTACH + "power: {source: redfish, url: 'https://h', username: u, password_env: BMC}\n",
             "error spec.yaml:2: power.password_env: the variable BMC is not set",
         ),
         (
