@@ -8,15 +8,30 @@ from pytest_tokenwatt.errors import GateFailed, NotMeasured, TokenwattError
 
 if TYPE_CHECKING:
     from pytest_tokenwatt.plugin.handle import LabHandle as Lab
+    from pytest_tokenwatt.records import Outcome, Scored, SuiteItem
     from pytest_tokenwatt.values import Energy, Goodput, Power
 
 __version__ = "0.1.0"
-__all__ = ["Energy", "GateFailed", "Goodput", "Lab", "NotMeasured", "Power", "TokenwattError", "__version__"]
-_VALUES = ("Energy", "Goodput", "Power")
+__all__ = [
+    "Accuracy",
+    "Energy",
+    "GateFailed",
+    "Goodput",
+    "Lab",
+    "NotMeasured",
+    "Outcome",
+    "Power",
+    "Scored",
+    "SuiteItem",
+    "TokenwattError",
+    "__version__",
+]
+_VALUES = ("Accuracy", "Energy", "Goodput", "Power")
+_RECORDS = ("Outcome", "Scored", "SuiteItem")
 
 
 def __getattr__(name: str) -> Any:
-    """The types of the fixtures, for annotations; imported on use, since every pytest run imports this module."""
+    """The types of fixtures and scorers, imported on use, since every pytest run imports this module."""
     if name == "Lab":
         from pytest_tokenwatt.plugin.handle import LabHandle
 
@@ -25,4 +40,8 @@ def __getattr__(name: str) -> Any:
         from pytest_tokenwatt import values
 
         return getattr(values, name)
+    if name in _RECORDS:
+        from pytest_tokenwatt import records
+
+        return getattr(records, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,6 +11,7 @@ USAGE = """usage: python -m pytest_tokenwatt SUBCOMMAND
 
   simulate   serve the embedded engine (simulated); see simulate --help
   schema     print the JSON Schema of a spec, for editors
+  suite      write an accuracy suite from GSM8K, lm-eval logs or CSV; see suite --help
 """
 
 
@@ -30,7 +31,17 @@ def _schema(arguments: Sequence[str]) -> int:
     return 0
 
 
-SUBCOMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {"simulate": _simulate, "schema": _schema}
+def _suite(arguments: Sequence[str]) -> int:
+    from pytest_tokenwatt.quality.convert_command import main as suite
+
+    return suite(arguments)
+
+
+SUBCOMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
+    "simulate": _simulate,
+    "schema": _schema,
+    "suite": _suite,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

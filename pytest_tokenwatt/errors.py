@@ -58,8 +58,11 @@ class EngineError(TokenwattError):
     """The engine could not be started, is not the one that was asked for, or died.
 
     ``reason`` is the code of the verdict (``engine_start_failed``, ``engine_died``, ``wrong_model`` …);
-    ``log`` is the engine's log when there is one and ``tail`` its last lines.
+    ``log`` is the engine's log when there is one and ``tail`` its last lines; ``status`` is the HTTP status of a
+    request that was answered with an error.
     """
+
+    status: int | None = None
 
     def __init__(
         self, reason: str, what: str, *, remedy: str | None = None, log: Path | None = None, tail: Sequence[str] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -16,16 +16,20 @@ from pytest_tokenwatt import __version__
 from pytest_tokenwatt.campaign.misfits import misfits
 from pytest_tokenwatt.campaign.observe import Deadline
 from pytest_tokenwatt.campaign.order import by_phase
-from pytest_tokenwatt.campaign.phase import Phase
-from pytest_tokenwatt.campaign.plan import minutes, plan_view
+from pytest_tokenwatt.campaign.phase import ACCURACY, EVERYTHING, Phase
+from pytest_tokenwatt.campaign.plan import Work, minutes, plan_view
+from pytest_tokenwatt.campaign.resume import earlier_records
 from pytest_tokenwatt.campaign.session import Session
+from pytest_tokenwatt.campaign.suites import Shelf, compared
 from pytest_tokenwatt.engine.start import RunningEngine
 from pytest_tokenwatt.errors import EngineError, GateFailed, NotMeasured, Problem, UsageError
 from pytest_tokenwatt.gates.band import session_band_pct, session_energy_band_pct
 from pytest_tokenwatt.gates.catalog import list_gates
+from pytest_tokenwatt.gates.deltas import accuracy_deltas
 from pytest_tokenwatt.gates.finding import unusable
 from pytest_tokenwatt.gates.judge import exit_code, judge
 from pytest_tokenwatt.gates.user import judge_user_rule
+from pytest_tokenwatt.quality.scoring import Scorer
 from pytest_tokenwatt.records import DEFAULT_SCENARIO, ConfigRecord, GateResult, GateSpec, Verdict
 from pytest_tokenwatt.report.coverage import caveats
 from pytest_tokenwatt.report.lab import ReportContext, build_report, report_title
@@ -38,7 +42,7 @@ from pytest_tokenwatt.store.atomic import write_json
 from pytest_tokenwatt.store.journal import Event, Journal
 from pytest_tokenwatt.store.records_json import write_run_record
 from pytest_tokenwatt.store.rundir import RunDirectory, file_obstacle
-from pytest_tokenwatt.values import Energy, Goodput, Power
+from pytest_tokenwatt.values import Accuracy, Energy, Goodput, Power
 
 REPORT_NAME = "report.json"
 _REQUIREMENTS = ("pytest", "numpy", "scipy", "httptools")
@@ -57,7 +61,8 @@ class LabOptions:
     """What the command line asks of one spec; paths are absolute.
 
     ``invocation`` are the words that repeat the run, ``part`` the name of the
-    subdirectory when one run has several specs, which also share ``deadline``.
+    subdirectory when one run has several specs, which also share ``deadline``. With ``resume`` the run that was
+    interrupted in ``out`` is continued. ``scorers`` are those that others brought.
     """
 
     rootdir: Path
@@ -67,6 +72,8 @@ class LabOptions:
     deadline: Deadline = field(default_factory=Deadline)
     title: str | None = None
     reports: tuple[Path, ...] = ()
+    resume: bool = False
+    scorers: Mapping[str, Scorer] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +108,8 @@ class Lab:
         self._session: Session | None = None
         self._phases: dict[str, Phase] = {}
         self._needed: tuple[str, ...] | None = None
+        self._kinds = EVERYTHING
+        self._shelf = Shelf(spec, options.scorers)
         self._live: set[str] = set()
         self._results: dict[str, GateResult] = {}
         self._interrupted: str | None = None
@@ -120,11 +129,12 @@ class Lab:
         """
         chosen = self._chosen(selected, also)
         own = (*self._unwritable(), *self._without_baseline(selected), *self._without_candidate())
-        return [*preflight(self.spec, chosen), *misfits(self.spec, chosen), *own]
+        suites = self._shelf.problems() if ACCURACY in self._kinds else ()
+        return [*preflight(self.spec, chosen), *misfits(self.spec, chosen), *suites, *own]
 
     def minutes(self, selected: Sequence[GateSpec], also: Sequence[str] = ()) -> float:
         """How long the run will probably take."""
-        return sum(minutes(config) for config in self._chosen(selected, also))
+        return sum(minutes(config, self._work()) for config in self._chosen(selected, also))
 
     def plan_text(
         self,
@@ -137,13 +147,17 @@ class Lab:
         """The plan of the selected gates for a terminal of ``width`` columns; nothing is started."""
         problems = [str(problem) for problem in self.preflight(selected, also)]
         title = report_title(self.spec, self._options.title)
-        view = plan_view(title, self._chosen(selected, also), selected, problems, self._options.deadline.minutes)
+        chosen, limit = self._chosen(selected, also), self._options.deadline.minutes
+        view = plan_view(title, chosen, selected, problems, limit, self._work())
         return render_plan(view, Screen(width, color, encoding))
 
-    def select(self, selected: Sequence[GateSpec], live_configs: Sequence[str] = ()) -> None:
-        """Say what will be judged, and for which configurations tests want the running engine."""
+    def select(
+        self, selected: Sequence[GateSpec], live_configs: Sequence[str] = (), kinds: frozenset[str] = EVERYTHING
+    ) -> None:
+        """Say what will be judged, for which configurations tests want the running engine, and what they measure."""
         self._live = set(live_configs)
         self._needed = self._keys_for(selected, live_configs)
+        self._kinds = EVERYTHING & (kinds | {gate.needs for gate in selected})
 
     def last_phase_of(self, gate: GateSpec) -> str:
         """Key of the last configuration that must be measured before the gate can be judged."""
@@ -197,6 +211,36 @@ class Lab:
         if all(source.invalid for source in record.power):
             raise GateFailed(f"{config} power is invalid: {'; '.join(map(str, broken))}", Verdict.INVALID.value)
         return Power(config, record, self.run_dir)
+
+    def accuracy(self, config: str, suite: str | None = None) -> Accuracy:
+        """A suite's score, and its difference to the baseline, which is measured for it; ``None``: the only suite.
+
+        Raises ``UsageError`` for a suite that there is not, ``GateFailed`` when it is invalid, ``NotMeasured`` when it
+        was not asked.
+        """
+        name = self._suite_name(suite)
+        record = self._record(config)
+        base = self.spec.baseline
+        baseline = self._record(base.key) if base is not None and base.key != config else None
+        found = record.suites.get(name)
+        invalid = record.invalid or (found.invalid if found else ())
+        if invalid:
+            verdict, why = unusable(invalid).verdict, "; ".join(str(reason) for reason in invalid)
+            raise GateFailed(f"{config} accuracy of {name} is {verdict.value}: {why}", verdict)
+        if found is None:
+            raise NotMeasured(f"{config} accuracy", f"suite {name} was not asked: nothing that was selected needs it")
+        return compared(config, found, baseline.suites.get(name) if baseline else None)
+
+    def _suite_name(self, suite: str | None) -> str:
+        known = [each.title for each in self.spec.accuracy]
+        if not known:
+            raise NotMeasured("accuracy", "the spec has no accuracy block")
+        if suite is None and len(known) == 1:
+            return known[0]
+        if suite not in known:
+            what = "there are several suites" if suite is None else f"there is no suite {suite!r}"
+            raise UsageError(what, remedy=f"use tokenwatt.accuracy(suite) with one of {', '.join(known)}")
+        return suite
 
     def engine(self, config: str) -> RunningEngine:
         """The running engine of a configuration. Raises ``EngineError`` when it did not start or is over."""
@@ -328,7 +372,7 @@ class Lab:
     def _run_phase(self, configuration: Configuration) -> None:
         for phase in self._phases.values():
             phase.stop()
-        phase = Phase(configuration, self._open_session())
+        phase = Phase(configuration, self._open_session(), self._kinds)
         self._phases[configuration.key] = phase
         phase.measure()
         if configuration.key not in self._live:
@@ -338,7 +382,8 @@ class Lab:
         if self._session is None:
             self._options.deadline.start()
             journal = Journal(self._run_dir.file("journal.jsonl"))
-            journal.write(Event.RUN_STARTED, spec=self.spec.name, invocation=list(self._options.invocation))
+            event = Event.RUN_STARTED if not self._options.resume else Event.RUN_RESUMED
+            journal.write(event, spec=self.spec.name, invocation=list(self._options.invocation))
             self._session = Session(
                 spec=self.spec,
                 run_dir=self._run_dir,
@@ -348,8 +393,19 @@ class Lab:
                 deadline=self._options.deadline,
                 environ=os.environ,
                 say=self._events.line,
+                shelf=self._shelf,
+                earlier=self._earlier() if self._options.resume else None,
             )
         return self._session
+
+    def _earlier(self) -> dict[str, ConfigRecord]:
+        records, notes = earlier_records(self.run_dir, self.spec)
+        for note in notes:
+            self._events.line(note)
+        return records
+
+    def _work(self) -> Work:
+        return Work(self.spec, self._kinds, self._shelf.tells() if ACCURACY in self._kinds else {})
 
     def _records(self) -> tuple[ConfigRecord, ...]:
         """Records of all phases so far, in the spec's order."""
@@ -394,6 +450,7 @@ class Lab:
             versions=_versions(),
             variance_band_pct=session_band_pct(records, scenario),
             energy_band_pct=session_energy_band_pct(records, scenario),
+            accuracy=accuracy_deltas(self.spec, records),
             title=self._options.title,
             interrupted=self._interrupted,
         )
@@ -404,6 +461,10 @@ def _versions() -> dict[str, str]:
     return own | {name: version(name) for name in _REQUIREMENTS}
 
 
+_RATIOS = {"rule": ("min_ratio", "max_ratio"), "accuracy": ("max_drop_pts", "max_mean_drop_pts")}
+"""Limits of a gate that compare with the baseline, by its kind; of all others ``min`` does."""
+
+
 def _needs_the_band(gate: GateSpec) -> bool:
     """Whether the gate's error is the widest band of all configurations, so that all must be measured before."""
     return gate.kind == "energy" or (gate.kind == "goodput" and gate.limits.get("min") is not None)
@@ -411,7 +472,7 @@ def _needs_the_band(gate: GateSpec) -> bool:
 
 def _needs_baseline(gate: GateSpec) -> bool:
     """Whether a limit of the gate is a ratio to the baseline."""
-    ratios = ("min_ratio", "max_ratio") if gate.kind == "rule" else ("min",)
+    ratios = _RATIOS.get(gate.kind, ("min",))
     return gate.needs != "later" and any(gate.limits.get(name) is not None for name in ratios)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Percentile,
         PowerRecord,
         Reason,
+        SuiteRecord,
         WindowResult,
     )
 
@@ -194,3 +195,80 @@ class Power:
     def validity(self) -> tuple[Reason, ...]:
         """Reasons why sources could not be read; empty when all were."""
         return tuple(reason for source in self.sources for reason in source.invalid)
+
+
+@dataclass(frozen=True, slots=True)
+class AccuracyChange:
+    """A suite on one configuration against the same items on the baseline, in points; negative is worse.
+
+    ``low_pts`` and ``high_pts`` are the 95 % interval; ``resolvable_drop_pts`` is the drop that so many items show
+    with 80 % power at one-sided 5 %. ``mid_p`` (McNemar) is ``None`` where items share templates or seeds.
+    """
+
+    delta_pts: float
+    low_pts: float
+    high_pts: float
+    items: int
+    right_to_wrong: int
+    wrong_to_right: int
+    mid_p: float | None
+    resolvable_drop_pts: float
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """A suite on one configuration. ``change`` is ``None`` for the baseline, and when it cannot be compared."""
+
+    config: str
+    record: SuiteRecord
+    change: AccuracyChange | None = None
+    why: str = "the baseline is compared with nothing"
+
+    @property
+    def suite(self) -> str:
+        """Name of the suite."""
+        return self.record.name
+
+    @property
+    def score(self) -> float:
+        """Right answers in per cent of the answered items, over all seeds."""
+        if self.record.score is None:
+            raise NotMeasured(f"{self.config} {self.suite} score", "; ".join(map(str, self.record.invalid)))
+        return self.record.score
+
+    @property
+    def spread_pts(self) -> float:
+        """Max − min of the score over seeds, in points."""
+        if self.record.spread_pts is None:
+            raise NotMeasured(f"{self.config} {self.suite} spread_pts", "one seed has no spread")
+        return self.record.spread_pts
+
+    @property
+    def delta_pts(self) -> float:
+        """Candidate − baseline on the same items, in points."""
+        return self._known().delta_pts
+
+    @property
+    def interval_pts(self) -> tuple[float, float]:
+        """The 95 % interval of ``delta_pts``."""
+        return self._known().low_pts, self._known().high_pts
+
+    @property
+    def flips(self) -> tuple[int, int]:
+        """Items that were right on the baseline and are wrong now, and the other way round."""
+        return self._known().right_to_wrong, self._known().wrong_to_right
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Items by outcome: correct, wrong, unparseable, truncated, failed."""
+        return dict(self.record.counts)
+
+    @property
+    def validity(self) -> tuple[Reason, ...]:
+        """Reasons not to believe the measurement; empty when it is valid."""
+        return self.record.invalid
+
+    def _known(self) -> AccuracyChange:
+        if self.change is None:
+            raise NotMeasured(f"{self.config} {self.suite} delta_pts", self.why)
+        return self.change

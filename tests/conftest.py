@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy  # noqa: F401 - pytester forgets what a run imported, and numpy cannot be loaded a second time
 import scipy.stats  # noqa: F401
+import trustme  # noqa: F401 - nor can cryptography below it
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["pytester", "pytest_tokenwatt.testing"]

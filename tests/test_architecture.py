@@ -13,11 +13,12 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "pytest_tokenwatt"
 ROOT = "pytest_tokenwatt"
 ENGINE_ROOM = {"engine", "load", "power", "quality", "store", "sim", "metrics", "gates", "report"}
-BELOW_LAB = {"geometry", "spec", "values", "exposition", "records", "errors"}
+BELOW_LAB = {"geometry", "spec", "values", "exposition", "arithmetic", "records", "errors"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "records": {"errors"},
     "exposition": set(),
+    "arithmetic": {"records", "errors"},
     "values": {"records", "errors"},
     "spec": {"records", "errors"},
     "geometry": {"spec", "records", "errors"},

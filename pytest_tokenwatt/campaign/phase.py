@@ -5,22 +5,31 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from pytest_tokenwatt.campaign.accuracy import measure_suite
+from pytest_tokenwatt.campaign.resume import differs, kept_scenarios, kept_suites
 from pytest_tokenwatt.campaign.scenario import measure_scenario, unmeasured
 from pytest_tokenwatt.campaign.senses import Senses
 from pytest_tokenwatt.campaign.session import Session
 from pytest_tokenwatt.engine.start import EnginePlace, RunningEngine, start_engine
-from pytest_tokenwatt.errors import EngineError, LoadError, UsageError
-from pytest_tokenwatt.records import ConfigRecord, Contract, GoodputRecord, Reason
-from pytest_tokenwatt.spec.model import Configuration, Scenario
+from pytest_tokenwatt.errors import EngineError, LoadError, TokenwattError, UsageError
+from pytest_tokenwatt.quality.accuracy import unmeasured_suite
+from pytest_tokenwatt.records import ConfigRecord, Contract, GoodputRecord, Reason, SuiteRecord
+from pytest_tokenwatt.spec.model import Configuration, Scenario, Suite
 from pytest_tokenwatt.store.journal import Event
 from pytest_tokenwatt.store.records_json import write_record
 
+GOODPUT, ACCURACY = "goodput", "accuracy"
+EVERYTHING = frozenset({GOODPUT, ACCURACY})
+"""What can be measured of a configuration, by ``GateSpec.needs``; its contract always is."""
+
 
 class Phase:
-    """The measurements of one configuration, taken during one engine start."""
+    """The measurements of one configuration, taken during one engine start: timed ones first, then answers."""
 
-    def __init__(self, configuration: Configuration, session: Session) -> None:
+    def __init__(self, configuration: Configuration, session: Session, kinds: frozenset[str] = EVERYTHING) -> None:
+        """``kinds`` says what is to be measured: any of ``EVERYTHING``."""
         self.configuration = configuration
+        self._kinds = kinds
         self.engine: RunningEngine | None = None
         self.record = replace(self.blank(configuration), spec=session.spec.raw)
         self._session = session
@@ -44,7 +53,7 @@ class Phase:
         )
 
     def measure(self) -> ConfigRecord:
-        """Start the engine and measure all scenarios; failures end up in the record, which is stored in any case.
+        """Start the engine and take all measurements; failures end up in the record, which is stored in any case.
 
         The engine stays up until ``stop``. ``KeyboardInterrupt`` passes through once the record is stored.
         """
@@ -53,7 +62,7 @@ class Phase:
         try:
             self._start()
             if self.engine is not None:
-                self._measure_scenarios(self.engine)
+                self._measure(self.engine)
         except KeyboardInterrupt:
             self._interrupt()
             self.stop()
@@ -105,19 +114,80 @@ class Phase:
             progress=session.say,
         )
 
-    def _measure_scenarios(self, engine: RunningEngine) -> None:
+    def _measure(self, engine: RunningEngine) -> None:
         contract = self.record.contract
         if contract is not None and not contract.passed:
             self._mark(Reason("contract_failed", _broken(contract)))
             return
+        earlier = self._earlier(engine)
+        if GOODPUT in self._kinds:
+            self._measure_scenarios(engine, earlier)
+        if ACCURACY in self._kinds:
+            self._measure_suites(engine, earlier)
+
+    def _earlier(self, engine: RunningEngine) -> ConfigRecord | None:
+        """What an interrupted run knows of the same engine."""
+        earlier = (self._session.earlier or {}).get(self.configuration.key)
+        if earlier is None:
+            return None
+        why = differs(earlier, engine)
+        if why is not None:
+            self._session.say(f"{self.configuration.key}: the interrupted run does not count: {why}")
+        return earlier if why is None else None
+
+    def _measure_scenarios(self, engine: RunningEngine, earlier: ConfigRecord | None) -> None:
+        promised = [scenario for scenario in self.configuration.scenarios if scenario.bounds]
+        if not promised:
+            return
         senses = Senses(self.configuration, engine, self._session)
+        untouched = None
         try:
-            senses.start()
-            for scenario in self.configuration.scenarios:
-                if scenario.bounds:
-                    self._measure_scenario(engine, scenario, senses)
+            senses.identify()
+            kept = self._kept_scenarios(earlier, senses)
+            self.record = replace(self.record, scenarios=kept)
+            left = [scenario for scenario in promised if scenario.name not in kept]
+            untouched = None if left else earlier
+            if left:
+                senses.start()
+            for scenario in left:
+                self._measure_scenario(engine, scenario, senses)
         finally:
-            self.record = senses.finish(self.record)
+            self.record = senses.finish(self.record, untouched)
+
+    def _kept_scenarios(self, earlier: ConfigRecord | None, senses: Senses) -> dict[str, GoodputRecord]:
+        if earlier is None:
+            return {}
+        digests = {each.name: self._digest(each) for each in self.configuration.scenarios}
+        kept = {each.scenario: each for each in kept_scenarios(earlier, senses.gpus, digests)}
+        for name in kept:
+            self._session.say(f"{self.configuration.key}: goodput of {name} is kept from the interrupted run")
+        return kept
+
+    def _digest(self, scenario: Scenario) -> str:
+        return self._session.spec.digest(self.configuration, scenario)
+
+    def _measure_suites(self, engine: RunningEngine, earlier: ConfigRecord | None) -> None:
+        kept = {each.name: each for each in kept_suites(earlier)} if earlier else {}
+        for suite in self._session.spec.accuracy:
+            record = self._answered(engine, suite, kept.get(suite.title))
+            self.record = replace(self.record, suites={**self.record.suites, suite.title: record})
+            self._store()
+
+    def _answered(self, engine: RunningEngine, suite: Suite, earlier: SuiteRecord | None) -> SuiteRecord:
+        began_s = time.monotonic()
+        try:
+            sha256 = self._session.shelf.open(suite).sha256
+            if earlier is not None and earlier.sha256 == sha256:
+                self._session.say(f"{self.configuration.key}: {suite.title} is kept from the interrupted run")
+                return earlier
+            record = measure_suite(self.configuration, suite, engine, self._session)
+        except LoadError as error:
+            record = unmeasured_suite(suite, "", Reason(error.reason, str(error)))
+        except TokenwattError as error:
+            record = unmeasured_suite(suite, "", Reason("suite_unusable", str(error)))
+        minutes = {**self.record.minutes, suite.title: (time.monotonic() - began_s) / 60.0}
+        self.record = replace(self.record, minutes=minutes)
+        return record
 
     def _measure_scenario(self, engine: RunningEngine, scenario: Scenario, senses: Senses) -> None:
         began_s = time.monotonic()
@@ -143,8 +213,12 @@ class Phase:
         if self.record.contract is None:
             self._mark(reason)
         done = self.record.scenarios
-        left = [each for each in self.configuration.scenarios if each.bounds and each.name not in done]
+        promised = self.configuration.scenarios if GOODPUT in self._kinds else ()
+        left = [each for each in promised if each.bounds and each.name not in done]
         self.record = replace(self.record, scenarios={**done, **{each.name: unmeasured(each, reason) for each in left}})
+        suites = self._session.spec.accuracy if ACCURACY in self._kinds else ()
+        asked = {each.title: unmeasured_suite(each, "", reason) for each in suites}
+        self.record = replace(self.record, suites={**asked, **self.record.suites})
 
     def _mark(self, reason: Reason) -> None:
         self.record = replace(self.record, invalid=(*self.record.invalid, reason))

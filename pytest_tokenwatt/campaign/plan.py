@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_tokenwatt.campaign import power
+from pytest_tokenwatt.campaign import power, suites
 from pytest_tokenwatt.campaign.order import phase_name
+from pytest_tokenwatt.campaign.phase import ACCURACY, GOODPUT
 from pytest_tokenwatt.metrics.estimate import estimate_s, resolution_pct
 from pytest_tokenwatt.metrics.search import MAX_LENGTHENING
 from pytest_tokenwatt.records import GateSpec
 from pytest_tokenwatt.report.plan_text import PhaseView, PlanView
-from pytest_tokenwatt.spec.model import Configuration, Scenario
+from pytest_tokenwatt.spec.model import Configuration, Scenario, Spec
 
 START_S = 60.0
 """Assumed for an engine start: nothing says beforehand how long a model loads."""
@@ -24,22 +26,36 @@ def plan_view(
     gates: Sequence[GateSpec],
     problems: Sequence[str],
     max_minutes: float | None,
+    work: Work,
 ) -> PlanView:
     """The plan of the given configurations, in this order."""
     return PlanView(
         title=title,
-        phases=tuple(_phase(configuration) for configuration in configurations),
-        resolution=tuple(_resolution(configurations, gates)),
+        phases=tuple(_phase(configuration, work) for configuration in configurations),
+        resolution=tuple(_resolution(configurations, gates, work.tells)),
         problems=tuple(problems),
         max_minutes=max_minutes,
     )
 
 
-def minutes(configuration: Configuration) -> float:
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is going to be measured: the spec's suites with what each can tell, and which kinds of measurements."""
+
+    spec: Spec
+    kinds: frozenset[str]
+    tells: Mapping[str | None, str] = field(default_factory=dict)
+
+
+def minutes(configuration: Configuration, work: Work) -> float:
     """Estimated minutes of one configuration's phase, its engine start included."""
-    start_s = 0.0 if configuration.engine.method == "attach" else START_S
-    measured_s = sum(_scenario_s(configuration, scenario) for scenario in configuration.scenarios)
-    return (start_s + power.estimated_s(configuration) + measured_s) / 60.0
+    seconds = 0.0 if configuration.engine.method == "attach" else START_S
+    if GOODPUT in work.kinds:
+        seconds += power.estimated_s(configuration)
+        seconds += sum(_scenario_s(configuration, scenario) for scenario in configuration.scenarios)
+    if ACCURACY in work.kinds:
+        seconds += suites.estimated_s(work.spec, control=configuration.role == "baseline")
+    return seconds / 60.0
 
 
 def _scenario_s(configuration: Configuration, scenario: Scenario) -> float:
@@ -48,7 +64,7 @@ def _scenario_s(configuration: Configuration, scenario: Scenario) -> float:
     return estimate_s(scenario.sweep, scenario.measurement, configuration.gates.slo.at_rps, bounds=scenario.bounds)
 
 
-def _phase(configuration: Configuration) -> PhaseView:
+def _phase(configuration: Configuration, work: Work) -> PhaseView:
     engine = configuration.engine
     start = (
         "started by command" if engine.command else "started by up" if engine.up else f"attached at {engine.endpoint}"
@@ -60,8 +76,8 @@ def _phase(configuration: Configuration) -> PhaseView:
         config=configuration.key,
         start=start,
         commands=tuple(_commands(configuration.raw.get("engine") or {})),
-        measurements=("contract", *_sensing(configuration), *_scenarios(configuration)),
-        minutes=minutes(configuration),
+        measurements=("contract", *_measurements(configuration, work)),
+        minutes=minutes(configuration, work),
     )
 
 
@@ -81,8 +97,12 @@ def _sensing(configuration: Configuration) -> Iterator[str]:
         yield f"power by {', '.join(sources)}; idle power for {power.estimated_s(configuration):g} s"
 
 
-def _scenarios(configuration: Configuration) -> Iterator[str]:
-    return (_measurement(configuration, scenario) for scenario in configuration.scenarios)
+def _measurements(configuration: Configuration, work: Work) -> Iterator[str]:
+    if GOODPUT in work.kinds:
+        yield from _sensing(configuration)
+        yield from (_measurement(configuration, scenario) for scenario in configuration.scenarios)
+    if ACCURACY in work.kinds:
+        yield from suites.described(work.spec, control=configuration.role == "baseline")
 
 
 def _measurement(configuration: Configuration, scenario: Scenario) -> str:
@@ -101,7 +121,9 @@ def _measurement(configuration: Configuration, scenario: Scenario) -> str:
     return f"goodput of {scenario.name}: {how}; {slo}"
 
 
-def _resolution(configurations: Sequence[Configuration], gates: Sequence[GateSpec]) -> Iterator[str]:
+def _resolution(
+    configurations: Sequence[Configuration], gates: Sequence[GateSpec], loaded: Mapping[str | None, str]
+) -> Iterator[str]:
     by_key = {configuration.key: configuration for configuration in configurations}
     for gate in gates:
         configuration = by_key.get(gate.config)
@@ -109,6 +131,8 @@ def _resolution(configurations: Sequence[Configuration], gates: Sequence[GateSpe
             continue
         if gate.needs == "later":
             yield f"{gate.config} {gate.gate}: not measured by this version: invalid if enforced"
+        elif gate.kind == "accuracy" and gate.param in loaded:
+            yield f"{gate.config} {gate.gate}: {loaded[gate.param]}"
         elif gate.kind in ("slo", "goodput"):
             scenario = configuration.scenario(gate.scenario or configuration.scenarios[0].name)
             yield f"{gate.config} {gate.gate}: {_tells(gate.kind, configuration, scenario)}"

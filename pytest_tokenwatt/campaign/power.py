@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from pytest_tokenwatt.campaign.session import Session
 from pytest_tokenwatt.engine.start import RunningEngine
-from pytest_tokenwatt.errors import PowerError
 from pytest_tokenwatt.power.gpus import GpuQuery
 from pytest_tokenwatt.power.monitor import Monitor
 from pytest_tokenwatt.power.sources import SourceContext, open_sources
@@ -50,7 +49,7 @@ def estimated_s(configuration: Configuration) -> float:
 
 
 class PowerWatch:
-    """Samples all sources of a configuration; ``start`` it, ask it for windows, ``finish`` it."""
+    """Samples all sources of a configuration; ``open`` it, let it ``rest``, ask it for windows, ``finish`` it."""
 
     def __init__(self, configuration: Configuration, engine: RunningEngine, session: Session) -> None:
         self._configuration = configuration
@@ -79,18 +78,18 @@ class PowerWatch:
         slowest_hz = min(each.sampling_hz for each in _sources(self._configuration))
         return min(2.0 / slowest_hz, _MAX_HOLD_S) + 0.5
 
-    def start(self) -> None:
-        """Open all sources, then measure idle power: the model is loaded, nothing is asked."""
-        if not self.active:
-            return
-        key, say = self._configuration.key, self._session.say
-        problems = self._monitor.start(_OPEN_TIMEOUT_S)
-        for problem in filter(None, problems):
-            say(f"{key}: power: {problem}")
-        if all(problems):
+    def open(self) -> None:
+        """Open all sources; what keeps one from being read is said, and stays with its record."""
+        if self.active:
+            for problem in filter(None, self._monitor.start(_OPEN_TIMEOUT_S)):
+                self._session.say(f"{self._configuration.key}: power: {problem}")
+
+    def rest(self) -> None:
+        """Measure idle power: the model is loaded, nothing is asked."""
+        if all(record.invalid for record in self._monitor.records()):
             return
         idle_s = _idle_s(self._configuration)
-        say(f"{key}: measuring idle power for {idle_s:g} s")
+        self._session.say(f"{self._configuration.key}: measuring idle power for {idle_s:g} s")
         time.sleep(_SETTLE_S)
         start_s = time.monotonic()
         time.sleep(idle_s)
@@ -117,11 +116,15 @@ class PowerWatch:
         self._spans.append(WindowSpan(window.start_s, window.end_s))
         return replace(window, power=self._monitor.windows(window.start_s, window.end_s))
 
+    def stop(self) -> None:
+        """End all sampling; safe to call again."""
+        self._monitor.stop(_STOP_TIMEOUT_S)
+
     def finish(self) -> tuple[PowerRecord, ...]:
         """Stop sampling and store the samples."""
+        self.stop()
         if not self.active:
             return ()
-        self._monitor.stop(_STOP_TIMEOUT_S)
         key = self._configuration.key
         name = f"power-{key}.csv"
         write_power(self._session.run_dir.file(name), self._monitor.traces(), self._spans)
@@ -129,16 +132,6 @@ class PowerWatch:
         told = {each.source: [str(reason) for reason in each.invalid] for each in records}
         self._session.journal.write(Event.POWER_FINISHED, config=key, sources=told)
         return records
-
-
-def identify_gpus(query: GpuQuery) -> tuple[tuple[SensorInfo, ...], str | None]:
-    """The GPUs under test as the driver names them, without sampling; else why they are not known."""
-    from pytest_tokenwatt.power.nvml import identify
-
-    try:
-        return identify(query), None
-    except PowerError as error:
-        return (), str(error)
 
 
 def _sources(configuration: Configuration) -> list[PowerSource]:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pytest_tokenwatt.campaign.observe import Deadline
+from pytest_tokenwatt.campaign.suites import Shelf
+from pytest_tokenwatt.records import ConfigRecord
 from pytest_tokenwatt.spec.model import Spec
 from pytest_tokenwatt.store.journal import Journal
 from pytest_tokenwatt.store.rundir import RunDirectory
@@ -16,7 +18,9 @@ from pytest_tokenwatt.store.rundir import RunDirectory
 class Session:
     """The spec, the place of the files and the voice of one run.
 
-    ``salt`` is drawn once a run; ``environ`` is the environment that engines inherit.
+    ``salt`` is drawn once a run; ``environ`` is the environment that engines inherit. ``shelf`` has the suites.
+    ``earlier`` are the records of the interrupted run that this one continues, by configuration; ``None``: it
+    continues none.
     """
 
     spec: Spec
@@ -27,6 +31,13 @@ class Session:
     deadline: Deadline
     environ: Mapping[str, str]
     say: Callable[[str], None]
+    shelf: Shelf
+    earlier: Mapping[str, ConfigRecord] | None = None
+
+    @property
+    def resumed(self) -> bool:
+        """Whether this run continues an interrupted one."""
+        return self.earlier is not None
 
     def prompt_salt(self, config: str) -> int:
         """Makes prompts that neither an earlier run nor another configuration on the same server has sent."""

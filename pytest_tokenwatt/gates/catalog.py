@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_tokenwatt.records import DEFAULT_SCENARIO, GateSpec
-from pytest_tokenwatt.spec.model import Configuration, GateBlock, KeyPath, Rule, Scenario, Spec
+from pytest_tokenwatt.spec.model import Configuration, GateBlock, KeyPath, Rule, Scenario, Spec, Suite
 
 LATER = "later"
 """``GateSpec.needs`` of a gate whose measurement this version does not take yet."""
@@ -155,18 +155,31 @@ class _Lister:
     # --- quality
 
     def _accuracy(self) -> Iterator[GateSpec]:
+        """One gate a suite, and one for their mean; the baseline's have only ``min_score``."""
         suites = self.spec.accuracy
-        gate = self.config.gates.accuracy
         for number, suite in enumerate(suites):
-            if not self.relative and suite.min_score is None:
-                continue
-            limits = {"rule": gate.rule, "max_drop_pts": suite.max_drop_pts, "min_score": suite.min_score}
-            listed: KeyPath = ("accuracy", number)
-            origin = listed if self.spec.line(*listed) is not None else ("accuracy",)
-            yield from self._gate("accuracy", param=suite.title, limits=limits, origin=origin)
+            if self.relative or suite.min_score is not None:
+                listed: KeyPath = ("accuracy", number)
+                origin = listed if self.spec.line(*listed) is not None else ("accuracy",)
+                limits = self._suite_limits(suite)
+                yield from self._gate("accuracy", needs="accuracy", param=suite.title, limits=limits, origin=origin)
         if self.relative and len(suites) > 1:
-            limits = {"max_mean_drop_pts": gate.max_mean_drop_pts}
-            yield from self._gate("accuracy", param="mean", limits=limits, origin=("accuracy",))
+            limits = {
+                "max_mean_drop_pts": self.config.gates.accuracy.max_mean_drop_pts,
+                "suites": {suite.title: suite.limit for suite in suites},
+                "tiers": dict(self.spec.score.tiers) if self.spec.score is not None else {},
+            }
+            yield from self._gate("accuracy", needs="accuracy", param="mean", limits=limits, origin=("accuracy",))
+
+    def _suite_limits(self, suite: Suite) -> dict[str, Any]:
+        return {
+            "rule": self.config.gates.accuracy.rule,
+            "max_drop_pts": suite.max_drop_pts if self.relative else None,
+            "min_score": suite.min_score,
+            "limit": suite.limit,
+            "seeds": suite.seeds,
+            "control": suite.control,
+        }
 
     def _drift(self) -> Iterator[GateSpec]:
         drift = self.spec.drift

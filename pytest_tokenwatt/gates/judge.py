@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from pytest_tokenwatt.gates.accuracy import judge_accuracy
 from pytest_tokenwatt.gates.catalog import LATER
 from pytest_tokenwatt.gates.energy import judge_energy
 from pytest_tokenwatt.gates.finding import Finding, unusable
@@ -49,6 +50,8 @@ def _find(
         return unusable((twin,))
     if gate.kind == "rule":
         return judge_rule(gate, candidate, baseline)
+    if gate.kind == "accuracy":
+        return judge_accuracy(gate, candidate, baseline)
     record = _scenario(gate, candidate)
     if gate.kind == "slo" and record is not None:
         return judge_slo(gate, record)

@@ -29,6 +29,28 @@ def ratio(value: float, error: float | None) -> str:
     return f"{value:.3f} [{value - error:.3g}, {value + error:.3g}]"
 
 
+def points(value: float) -> str:
+    """A signed difference in points with one decimal: -0.5, +1.3, 0.0."""
+    text = f"{value:+.1f}"
+    return text if float(text) else "0.0"
+
+
+def points_limit(value: float) -> str:
+    """A limit in points, all its decimals but at least one: -1.0, -0.25."""
+    return f"{value:.1f}" if round(value, 1) == value else f"{value:g}"
+
+
+def points_apart(value: float, limit: float) -> str:
+    """A difference in points with the decimals that tell it from its limit, unless it meets it."""
+    texts = [points(value), *(f"{value:+.{digits}f}" for digits in range(2, 10))]
+    return next((text for text in texts if float(text) != limit), texts[0])
+
+
+def interval(bounds: tuple[float, float]) -> str:
+    """An interval in points: "[-2.4, +1.3]"."""
+    return f"[{points(bounds[0])}, {points(bounds[1])}]"
+
+
 def latency(percentile: Percentile) -> str:
     """A latency percentile: "TTFT p99 340 ms"; "infinite" when its rank falls on a failed request."""
     name = "e2e" if percentile.metric == "e2e" else percentile.metric.upper()

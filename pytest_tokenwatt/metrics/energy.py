@@ -27,7 +27,8 @@ def energy_record(windows: Sequence[WindowResult]) -> EnergyRecord | None:
 
     Tokens and joules are sums over the windows, so that a longer window weighs more: tokens_per_joule = Σ good tokens
     / Σ energy, node_power_kw = Σ energy / Σ length / 1000. A window whose energy or tokens are not known leaves no
-    figure at all, only its reasons. Throttling is that of the first source that tells the reasons.
+    figure at all, only its reasons. Throttling is that of the first source that tells the reasons. What ails a further
+    source, such as a node that draws less than its GPUs, spoils no figure and is a note.
     """
     readings = [_reading(window, FIRST) for window in windows]
     known = [reading for reading in readings if reading is not None]
@@ -51,7 +52,7 @@ def energy_record(windows: Sequence[WindowResult]) -> EnergyRecord | None:
         throttle_s=throttle_s,
         gpu_share_pct=_gpu_share_pct(windows),
         invalid=invalid,
-        notes=tuple(dict.fromkeys(note for reading in known for note in reading.notes)),
+        notes=tuple(dict.fromkeys(_notes(windows))),
     )
 
 
@@ -70,6 +71,13 @@ def _faults(window: WindowResult) -> Iterator[Reason]:
         yield Reason("implausible_power", f"{window.label}: {reading.source} gave an energy of {reading.energy_j} J")
     if window.output_tok_s is None:
         yield Reason("token_count_missing", f"{window.label}: the server's token counts are incomplete")
+
+
+def _notes(windows: Sequence[WindowResult]) -> Iterator[str]:
+    """Notes of the source that counts, and why others gave nothing."""
+    for window in windows:
+        for position, reading in enumerate(window.power):
+            yield from reading.notes if position == FIRST else map(str, reading.invalid)
 
 
 def _per_joule(tokens: Sequence[int], energy_j: float | None) -> float | None:

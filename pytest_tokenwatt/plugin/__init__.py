@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_tokenwatt.plugin import aliases, fixtures
+from pytest_tokenwatt.plugin import aliases, fixtures, hooks
 from pytest_tokenwatt.plugin.arguments import take_specs
 from pytest_tokenwatt.plugin.options import add_options, plan_only, refuse_later, spec_paths
 
@@ -16,6 +16,11 @@ MARKER = (
     "tokenwatt(config=KEY): a test that measures with tokenwatt; config=KEY (or a list) runs it for these "
     "configurations of the active spec only. Gates and tests that use our fixtures carry the mark by themselves."
 )
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Declare the hooks."""
+    pluginmanager.add_hookspecs(hooks)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

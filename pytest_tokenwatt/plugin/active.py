@@ -14,6 +14,7 @@ from pytest_tokenwatt.plugin.live import Live
 from pytest_tokenwatt.plugin.options import read_settings
 from pytest_tokenwatt.plugin.ordering import Ordering
 from pytest_tokenwatt.plugin.outcome import Outcome, judge
+from pytest_tokenwatt.plugin.registry import Registry
 from pytest_tokenwatt.plugin.termination import Termination
 from pytest_tokenwatt.plugin.usertests import UserTests
 
@@ -25,7 +26,9 @@ def activate(config: pytest.Config, requests: Sequence[SpecRequest]) -> None:
     settings = read_settings(config)
     _refuse_workers(config)
     live = Live(config)
-    benches = open_benches(config, requests, settings, live)
+    registry = Registry()
+    config.hook.pytest_tokenwatt_register(registry=registry)
+    benches = open_benches(config, requests, settings, live, registry.scorers)
     plugins = {
         "active": UserTests(benches),
         "collection": SpecCollection(benches, judge),

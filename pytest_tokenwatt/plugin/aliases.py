@@ -14,7 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from pytest_tokenwatt.engine.start import RunningEngine
     from pytest_tokenwatt.plugin.handle import Baseline, LabHandle
-    from pytest_tokenwatt.values import Energy, Goodput, Power
+    from pytest_tokenwatt.values import Accuracy, Energy, Goodput, Power
 
 PLUGIN_NAME = "tokenwatt_aliases"
 
@@ -49,6 +49,12 @@ def power(_tokenwatt_measured: LabHandle) -> Power:
     return _tokenwatt_measured.power()
 
 
+@pytest.fixture(scope="session")
+def accuracy(_tokenwatt_measured: LabHandle) -> Accuracy:
+    """The accuracy suite: accuracy.score in per cent, .delta_pts against the baseline, .interval_pts, .flips."""
+    return _tokenwatt_measured.accuracy()
+
+
 def _later(name: str, doc: str) -> object:
     def measurement(_tokenwatt_measured: LabHandle) -> None:
         _tokenwatt_measured.not_yet(name)
@@ -65,7 +71,6 @@ def _later_compared(name: str, doc: str) -> object:
     return pytest.fixture(scope="session", name=name)(comparison)
 
 
-accuracy = _later("accuracy", "Score of the accuracy suite and its difference to the baseline")
 perplexity = _later("perplexity", "Perplexity and its difference to the baseline")
 memory = _later("memory", "Peak memory of the engine")
 kl_drift = _later_compared("kl_drift", "KL divergence from the baseline")

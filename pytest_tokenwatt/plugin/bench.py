@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -19,6 +19,7 @@ from pytest_tokenwatt.lab import Finished, Lab, LabEvents, LabOptions
 from pytest_tokenwatt.plugin.arguments import SpecRequest
 from pytest_tokenwatt.plugin.endpoints import attach
 from pytest_tokenwatt.plugin.options import Settings
+from pytest_tokenwatt.quality.scoring import Scorer
 from pytest_tokenwatt.records import GateSpec
 from pytest_tokenwatt.spec.load import load_spec
 from pytest_tokenwatt.spec.model import Spec
@@ -46,7 +47,11 @@ class Bench:
 
 
 def open_benches(
-    config: pytest.Config, requests: Sequence[SpecRequest], settings: Settings, events: LabEvents
+    config: pytest.Config,
+    requests: Sequence[SpecRequest],
+    settings: Settings,
+    events: LabEvents,
+    scorers: Mapping[str, Scorer],
 ) -> tuple[Bench, ...]:
     """Load all specs. Raises ``pytest.UsageError`` with every problem of every spec, one a line."""
     specs = _load_all(config, requests)
@@ -60,7 +65,7 @@ def open_benches(
         several = len(specs) > 1
         nodeids = _nodeids([request.path for request in requests], config.rootpath)
         return tuple(
-            _open(config, request, spec, nodeid, settings, events, deadline, part if several else None)
+            _open(config, request, spec, nodeid, settings, events, deadline, part if several else None, scorers)
             for request, spec, nodeid, part in zip(requests, specs, nodeids, _parts(specs), strict=True)
         )
     except UsageError as error:
@@ -139,6 +144,7 @@ def _open(
     events: LabEvents,
     deadline: Deadline,
     part: str | None,
+    scorers: Mapping[str, Scorer],
 ) -> Bench:
     phases = tuple(each.key for each in by_phase(spec))
     keys = tuple(key for key in phases if not settings.configs or key in settings.configs)
@@ -150,6 +156,8 @@ def _open(
         deadline=deadline,
         title=settings.title,
         reports=settings.reports,
+        resume=settings.resume,
+        scorers=scorers,
     )
     lab = Lab(spec, options, events)
     gates = sorted((gate for gate in lab.gates if gate.config in keys), key=lambda gate: keys.index(gate.config))

@@ -17,7 +17,7 @@ from pytest_tokenwatt.records import GateResult, Verdict
 if TYPE_CHECKING:
     from pytest_tokenwatt.engine.start import RunningEngine
     from pytest_tokenwatt.spec.model import Configuration, Spec
-    from pytest_tokenwatt.values import Energy, Goodput, Power
+    from pytest_tokenwatt.values import Accuracy, Energy, Goodput, Power
 
 T = TypeVar("T")
 
@@ -100,6 +100,10 @@ class LabHandle:
         """The power sources of the configuration; fails the test when the spec asks for none, or none can be read."""
         return self._taken(lambda: self.bench.lab.power(self._config.key))
 
+    def accuracy(self, suite: str | None = None) -> Accuracy:
+        """A suite, which need not be named if it is the only one; fails the test with the reasons if it is invalid."""
+        return self._taken(lambda: self.bench.lab.accuracy(self._config.key, suite))
+
     def _taken(self, measure: Callable[[], T]) -> T:
         """A measurement, taken if need be; the test fails with the reasons when it is not to be had."""
         self._measuring()
@@ -171,7 +175,12 @@ class Baseline:
         """The baseline's power sources."""
         return self._handle.power()
 
+    @property
+    def accuracy(self) -> Accuracy:
+        """The baseline's only suite; fails the test with the reasons when it is invalid."""
+        return self._handle.accuracy()
+
     def __getattr__(self, name: str) -> NoReturn:
-        if name in {"accuracy", "audit", "memory", "perplexity", "speed"}:
+        if name in {"audit", "memory", "perplexity", "speed"}:
             raise NotMeasured(f"baseline.{name}", NOT_YET)
         raise AttributeError(name)

@@ -51,7 +51,7 @@ OPTIONS = (
     Option("plan", "", "bool", "print what would be started and measured, and for how long; start nothing"),
     Option("max-minutes", "N", "string", "refuse an estimate above it; behind it the remaining gates are inconclusive"),
     Option("replay", "FILE", "paths", "judge stored records without an engine", later=True),
-    Option("resume", "DIR", "path", "continue an interrupted run", later=True),
+    Option("resume", "DIR", "path", "continue the run that was interrupted in DIR; empty or absent: start there"),
     Option("baseline", "FILE", "paths", "stored records to compare with", later=True),
     Option("save-baseline", "[KEY=]FILE", "args", "store a configuration's record after a passing run", later=True),
     Option("allow-diff", "NAME", "args", "compare records although they differ in this", later=True),
@@ -70,6 +70,7 @@ class Settings:
     label: str | None
     role: str | None
     out: Path | None
+    resume: bool
     plan: bool
     max_minutes: float | None
     reports: tuple[Path, ...]
@@ -105,13 +106,16 @@ def spec_paths(config: pytest.Config, namespace: argparse.Namespace | None = Non
 
 def read_settings(config: pytest.Config) -> Settings:
     """All options but the specs. Raises ``pytest.UsageError`` for what cannot be meant."""
-    out = _paths(config, "tokenwatt_out")
+    out, resume = _paths(config, "tokenwatt_out"), _paths(config, "tokenwatt_resume")
+    if out and resume:
+        raise pytest.UsageError("--tokenwatt-resume names the run directory already; leave out --tokenwatt-out")
     return Settings(
         configs=_texts(config, "tokenwatt_config"),
         endpoints=_texts(config, "tokenwatt_endpoint"),
         label=_text(config, "tokenwatt_label"),
         role=_role(config),
-        out=out[0] if out else None,
+        out=(*out, *resume, None)[0],
+        resume=bool(resume),
         plan=plan_only(config),
         max_minutes=_max_minutes(config),
         reports=_reports(config),

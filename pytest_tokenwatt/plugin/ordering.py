@@ -16,6 +16,17 @@ Place = tuple[int, int, int]
 _UNMEASURED: Place = (-1, -1, 0)
 
 
+_KINDS = {
+    "tokenwatt": ("goodput", "accuracy"),
+    "baseline": ("goodput", "accuracy"),
+    "goodput": ("goodput",),
+    "energy": ("goodput",),
+    "power": ("goodput",),
+    "accuracy": ("accuracy",),
+}
+"""What a test measures that names one of our fixtures."""
+
+
 class Ordering:
     """Sorts last of all, and lets an engine go when no later item needs it."""
 
@@ -27,7 +38,7 @@ class Ordering:
         """Group by spec and configuration; measurements before tests that want the engine they load."""
         yield
         for bench in self._benches:
-            bench.lab.select(*selected(items, bench))
+            bench.lab.select(*selected(items, bench), kinds(items, bench))
         items.sort(key=self._place)
 
     @pytest.hookimpl(wrapper=True)
@@ -63,6 +74,13 @@ def selected(items: list[pytest.Item], bench: Bench) -> tuple[list[GateSpec], li
     gates = [item.gate for item in items if isinstance(item, GateItem) and item.bench is bench]
     wanted = {key for item in items for key in _wanted(item, bench)}
     return gates, [key for key in bench.phases if key in wanted]
+
+
+def kinds(items: list[pytest.Item], bench: Bench) -> frozenset[str]:
+    """What tests measure of a spec, by the fixtures that they name; the lab itself can give them anything."""
+    handles = ((handle_of(item), getattr(item, "fixturenames", ())) for item in items)
+    named = {name for handle, names in handles if handle is not None and handle.bench is bench for name in names}
+    return frozenset(kind for name, found in _KINDS.items() if name in named for kind in found)
 
 
 def measured(items: list[pytest.Item], bench: Bench) -> list[str]:

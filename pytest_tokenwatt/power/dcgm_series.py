@@ -66,7 +66,7 @@ class Board:
             sensor=self.uuid,
             name=self.labels.get("modelName"),
             memory_gib=memory_mib / _MIB_PER_GIB if memory_mib else None,
-            limit_w=self.values.get(_LIMIT),
+            limit_w=self.values.get(_LIMIT) or None,
             driver=self.labels.get("DCGM_FI_DRIVER_VERSION"),
             bus_id=self.labels.get("pci_bus_id"),
         )

@@ -22,7 +22,7 @@ class BoardSource:
 
     Power is the driver's own figure (a 1 s average on most boards since Ampere), energy its cumulative counter, read
     ten times a second because a window's edge lies between two readings. ``look_every_s`` is how often the power limit
-    and the boards' processes are looked at.
+    and the boards' processes are looked at; at the end of a window they are looked at once more (``look_soon``).
     """
 
     source = "board"
@@ -76,8 +76,13 @@ class BoardSource:
         if watch is None:
             return ()
         watch.look()
-        readings = [meter.read() for meter in self._meters.values()]
-        return [r if r.problem is not None else replace(r, problem=watch.problem(r.sensor)) for r in readings]
+        return [_seen(meter.read(), watch) for meter in self._meters.values()]
+
+    def look_soon(self) -> None:
+        """Look at the power limit and the processes at the next reading, however long ago that was done."""
+        watch = self._watch
+        if watch is not None:
+            watch.look_soon()
 
     def read_counters(self) -> Mapping[str, float]:
         """Cumulative joules of each board that has an energy counter and whose counter can be read now."""
@@ -122,6 +127,14 @@ def identify(query: GpuQuery) -> tuple[SensorInfo, ...]:
         return tuple(sensor_info(nvml, handle, gpu) for gpu, handle in handles.items())
     finally:
         attempt(nvml, nvml.nvmlShutdown)
+
+
+def _seen(reading: Reading, watch: Watch) -> Reading:
+    """The reading with what the watch saw of its board, unless it has a problem of its own."""
+    sight = watch.sight(reading.sensor) if reading.problem is None else None
+    if sight is None:
+        return replace(reading, looked_s=watch.looked_s)
+    return replace(reading, problem=sight.reason, since_s=sight.since_s, looked_s=watch.looked_s)
 
 
 def _choose(nvml: ModuleType, query: GpuQuery) -> Choice:

@@ -46,11 +46,13 @@ class _Events:
     _last: dict[tuple[str | None, str, str], int] = field(default_factory=dict)
     _last_of_code: dict[tuple[str | None, str], int] = field(default_factory=dict)
 
-    def add(self, at_s: float, sensor: str | None, reason: Reason) -> None:
+    def add(self, at_s: float, sensor: str | None, reason: Reason, since_s: float | None = None) -> None:
+        """Note ``reason`` at ``at_s``; a new event begins at ``since_s`` if that is known."""
         index = self._continued(at_s, sensor, reason)
         if index is None:
             index = len(self.entries)
-            self.entries.append(PowerEvent(at_s, sensor, reason))
+            event = PowerEvent(at_s, sensor, reason)
+            self.entries.append(event if since_s is None else replace(event, at_s=min(since_s, at_s), until_s=at_s))
             self._last[sensor, reason.code, reason.text] = index
             self._last_of_code[sensor, reason.code] = index
         else:
@@ -73,6 +75,7 @@ class _SensorLog:
         self.info = info
         self._samples = _Answers()
         self._counters = _Answers()
+        self._looked_s: float | None = None
         self._power_s = array("d")
         self._watts = array("d")
         self._reasons = array("q")
@@ -84,13 +87,16 @@ class _SensorLog:
     def reached(self, until_s: float) -> bool:
         # A reading that is a mean belongs to the middle of its time.
         sampled = self._samples.reached(until_s + self.info.averaging_s / 2.0)
-        return sampled and (not self._counter_s or self._counters.reached(until_s))
+        counted = not self._counter_s or self._counters.reached(until_s)
+        looked = self._looked_s is None or self._looked_s >= until_s or self._samples.unanswered >= TRIES
+        return sampled and counted and looked
 
     def sample(self, at_s: float, reading: Reading | None) -> None:
         watts = math.nan if reading is None or reading.watts is None else float(reading.watts)
         reasons = REASONS_UNKNOWN if reading is None or reading.reasons is None else reading.reasons & _INT64_MAX
         stamp = math.nan if reading is None or reading.stamp is None else reading.stamp
         self._samples.note(at_s, answered=watts > 0)
+        self._looked_s = self._looked_s if reading is None else reading.looked_s
         self._throttle({} if reading is None else reading.throttle_ns)
         self._power_s.append(at_s)
         self._watts.append(watts)
@@ -149,7 +155,7 @@ class Recording:
             log.sample(at_s, reading)
             trouble = _SILENT if reading is None and problem is None else reading.problem if reading else None
             if trouble is not None:
-                self._events.add(at_s, sensor, trouble)
+                self._events.add(at_s, sensor, trouble, reading.since_s if reading else None)
 
     def pace(self, late_ms: float, missed: int) -> None:
         """Note how late a tick's reading was complete and how many ticks passed meanwhile."""

@@ -12,7 +12,7 @@ from typing import TypeVar
 from pytest_tokenwatt.errors import PowerError
 from pytest_tokenwatt.power.pace import Pace
 from pytest_tokenwatt.power.recording import Recording
-from pytest_tokenwatt.power.source import PowerSource, Reading
+from pytest_tokenwatt.power.source import PowerSource, Reading, Watchful
 from pytest_tokenwatt.power.validity import gap_limit_s
 from pytest_tokenwatt.records.base import ClockAnchor, Reason
 from pytest_tokenwatt.records.power import PowerTrace, SensorInfo
@@ -36,6 +36,7 @@ class Sampler:
         self._stop = threading.Event()
         self._opened = threading.Event()
         self._error: PowerError | None = None
+        self._begun_s = 0.0
         self._busy_since_s: float | None = None
         self._recording = self._empty()
         self._thread = threading.Thread(target=self._run, name=f"tokenwatt-power-{name}", daemon=True)
@@ -47,15 +48,18 @@ class Sampler:
 
     def begin(self) -> None:
         """Start the thread without waiting for the source."""
+        self._begun_s = time.monotonic()
         self._thread.start()
 
     def wait_open(self, timeout_s: float) -> PowerError | None:
         """Wait until the source is open, has failed or has not answered for ``timeout_s``, which ends the sampler."""
         if not self._opened.wait(timeout_s):
+            # Others may have been waited for before: what counts is how long this one had.
+            had_s = time.monotonic() - self._begun_s
             self._fail(
                 PowerError(
                     "no_power_source",
-                    f"power source {self.name} did not answer within {timeout_s:g} s",
+                    f"power source {self.name} did not answer within {had_s:.1f} s",
                     remedy="see whether the sensor can be read by hand, or take the source out of power:",
                 )
             )
@@ -74,8 +78,8 @@ class Sampler:
     def cover(self, until_s: float, timeout_s: float) -> bool:
         """Wait until every sensor, and its energy counter if it has one, was read at or after ``until_s``.
 
-        False: it was not, in ``timeout_s`` or because the source hangs. A sensor that answers nothing is asked a few
-        times and then no longer waited for.
+        What the source only looks at now and then has been looked at by then, too. False: it was not, in ``timeout_s``
+        or because the source hangs. A sensor that answers nothing is asked a few times and then no longer waited for.
         """
         deadline_s = time.monotonic() + timeout_s
         with self._changed:
@@ -83,6 +87,8 @@ class Sampler:
                 now_s = time.monotonic()
                 if now_s >= deadline_s or not self._alive(now_s):
                     return False
+                if now_s >= until_s and isinstance(self.source, Watchful):
+                    self.source.look_soon()
                 # Short waits: a source that hangs wakes nobody.
                 self._changed.wait(min(deadline_s - now_s, 0.2))
         return self._error is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pytest_tokenwatt.records.base import Reason
 from pytest_tokenwatt.records.power import SensorInfo
@@ -18,7 +18,9 @@ class Reading:
     why: its code is ``read_failed``, or a validity reason such as ``gpu_lost``. A problem may stand beside watts
     (``power_limit_changed``, ``foreign_process``). ``reasons`` are NVML's clock-event bits, ``throttle_ns`` the
     driver's cumulative nanoseconds by reason name. ``stamp`` is the sensor's own time stamp if it has one, in any
-    unit: equal stamps mean the same reading.
+    unit: equal stamps mean the same reading. ``since_s``: what the problem says may have been so since then (``None``:
+    since this reading). ``looked_s``: when the source looked last at what it does not look at for every reading
+    (``None``: there is nothing of the kind). Both are instants of ``time.monotonic()``.
     """
 
     sensor: str
@@ -27,6 +29,8 @@ class Reading:
     throttle_ns: Mapping[str, int] = field(default_factory=dict)
     problem: Reason | None = None
     stamp: float | None = None
+    since_s: float | None = None
+    looked_s: float | None = None
 
 
 class PowerSource(Protocol):
@@ -85,4 +89,13 @@ class PowerSource(Protocol):
     @property
     def notes(self) -> tuple[str, ...]:
         """After ``open``: statements for the report, such as that power is that of a MIG instance's parent."""
+        ...
+
+
+@runtime_checkable
+class Watchful(Protocol):
+    """A source that looks at some things only now and then, because looking is dear; its readings have ``looked_s``."""
+
+    def look_soon(self) -> None:
+        """Look at all of them at the next reading. From any thread."""
         ...

@@ -17,6 +17,10 @@ GAP_S = 3.0
 HEADROOM = 1.2
 """A board exceeds its limit for moments, never by more than this factor."""
 
+LEAST_W = 1e-3
+MOST_W = 1e7
+"""What no sensor resolves and no machine hall draws: where no limit is known, a figure outside is no power."""
+
 DISAGREEMENT = 0.05
 INVALIDATING = frozenset({"gpu_lost", "foreign_process", "power_limit_changed"})
 """Events that make a window invalid however good its samples are."""
@@ -90,10 +94,18 @@ def _gap(series: Series, frame: Frame, who: str, noun: str) -> Iterator[Reason]:
         yield Reason("sampling_gap_exceeded", text)
 
 
+def credible(watts: float, limit_w: float | None = None) -> bool:
+    """Whether something may draw this power: above 0 W and, where the limit is known, at most 1.2 times it."""
+    return LEAST_W <= watts <= _highest_w(limit_w)
+
+
 def plausible(watts: Array, limit_w: float | None) -> npt.NDArray[np.bool_]:
-    """Which samples can be true: above 0 W and, where the limit is known, at most 1.2 times it."""
-    highest_w = np.inf if limit_w is None else HEADROOM * limit_w
-    return (watts > 0) & (watts <= highest_w)
+    """Which samples can be true, as in ``credible``."""
+    return (watts >= LEAST_W) & (watts <= _highest_w(limit_w))
+
+
+def _highest_w(limit_w: float | None) -> float:
+    return MOST_W if limit_w is None else min(HEADROOM * limit_w, MOST_W)
 
 
 def implausible_samples(power: Series, limit_w: float | None, frame: Frame, who: str) -> list[Reason]:
@@ -109,13 +121,13 @@ def implausible_samples(power: Series, limit_w: float | None, frame: Frame, who:
 def implausible_energy(energy_j: float, limit_w: float | None, frame: Frame, who: str) -> list[Reason]:
     """The window's mean power cannot be true."""
     mean_w = energy_j / frame.length_s
-    if mean_w > 0 and (limit_w is None or mean_w <= HEADROOM * limit_w):
+    if credible(mean_w, limit_w):
         return []
     return [Reason("implausible_power", f"{who}: {mean_w:.1f} W over the window, {_bounds(limit_w)}")]
 
 
 def _bounds(limit_w: float | None) -> str:
-    return "not above 0" if limit_w is None else f"not in (0, {HEADROOM:g} x {limit_w:g} W]"
+    return f"not in (0, {MOST_W:g} W]" if limit_w is None else f"not in (0, {HEADROOM:g} x {limit_w:g} W]"
 
 
 def stale(power: Series, stamps: Array, frame: Frame, who: str) -> list[Reason]:

@@ -1,4 +1,4 @@
-"""The one rule of what counts as a reading: a finite number of watts above zero."""
+"""The one rule of what counts as a reading: a number of watts above zero that something could draw."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 
 from pytest_tokenwatt.errors import PowerError
 from pytest_tokenwatt.power.source import Reading
+from pytest_tokenwatt.power.validity import credible
 from pytest_tokenwatt.records.base import Reason
 
 READ_FAILED = "read_failed"
@@ -14,9 +15,9 @@ _QUOTED = 60
 
 
 def reading(sensor: str, told: object, said_by: str, *, stamp: float | None = None) -> Reading:
-    """What ``said_by`` told as watts: a reading, or none with the reason for null, zero, negatives and words."""
+    """What ``said_by`` told as watts: a reading, or none with why: null, zero, negative, absurd, words."""
     watts = number(told)
-    if watts is not None and watts > 0:
+    if watts is not None and credible(watts):
         return Reading(sensor, watts, stamp=stamp)
     return missing(sensor, f"{said_by} says {shown(told)}, which is no reading of power")
 

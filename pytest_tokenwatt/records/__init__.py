@@ -6,6 +6,14 @@ Standard library only. Instants (``…_s`` fields named ``start_s``, ``sent_s`` 
 
 from __future__ import annotations
 
+from pytest_tokenwatt.records.accuracy import (
+    Answer,
+    ItemResult,
+    Outcome,
+    Scored,
+    SuiteItem,
+    SuiteRecord,
+)
 from pytest_tokenwatt.records.base import (
     DEFAULT_SCENARIO,
     SCHEMA,
@@ -70,6 +78,7 @@ __all__ = [
     "REASONS_UNKNOWN",
     "REASON_BITS",
     "SCHEMA",
+    "Answer",
     "Client",
     "ClientHealth",
     "ClockAnchor",
@@ -83,10 +92,12 @@ __all__ = [
     "GateSpec",
     "GoodputRecord",
     "InFlight",
+    "ItemResult",
     "LoadPlan",
     "LoadRun",
     "LoadWatch",
     "Loader",
+    "Outcome",
     "Percentile",
     "PowerEvent",
     "PowerRecord",
@@ -98,10 +109,13 @@ __all__ = [
     "RequestProgress",
     "RequestRecord",
     "Schedule",
+    "Scored",
     "SensorInfo",
     "SensorTrace",
     "ServedIdentity",
     "SloBound",
+    "SuiteItem",
+    "SuiteRecord",
     "Target",
     "Verdict",
     "WindowPower",

@@ -72,7 +72,9 @@ class SensorTrace:
 
 @dataclass(frozen=True, slots=True)
 class PowerEvent:
-    """Something that a source noticed at ``at_s``; ``sensor`` is ``None`` when it concerns all of them.
+    """Something that a source noticed; ``sensor`` is ``None`` when it concerns all of them.
+
+    ``at_s`` is when it was noticed or, where a source looks only now and then, the last look at which it was not so.
 
     ``reason.code`` is one of the validity reasons (``gpu_lost``, ``foreign_process``, ``power_limit_changed`` …) or
     ``read_failed`` for a sample that could not be had, which only matters where the samples then do not suffice.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from pytest_tokenwatt.records.accuracy import SuiteRecord
 from pytest_tokenwatt.records.base import SCHEMA, Reason
 from pytest_tokenwatt.records.engine import Contract, ServedIdentity
 from pytest_tokenwatt.records.goodput import GoodputRecord
@@ -29,7 +30,7 @@ class ConfigRecord:
     model, a contract that was not met).
     ``minutes`` maps phase names to their wall-clock minutes. ``spec`` is the spec as written, variables unexpanded, so
     that a replay can judge by its limits. ``power`` has one entry for each source, ``gpus`` the accelerators under test
-    as the driver (or the simulator) names them.
+    as the driver (or the simulator) names them. ``suites`` are the accuracy suites by name.
     """
 
     key: str
@@ -49,6 +50,7 @@ class ConfigRecord:
     power: tuple[PowerRecord, ...] = ()
     gpus: tuple[SensorInfo, ...] = ()
     rated_bandwidth: RatedBandwidth | None = None
+    suites: Mapping[str, SuiteRecord] = field(default_factory=dict)
     schema: str = SCHEMA
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pytest_tokenwatt.records import ConfigRecord, GoodputRecord, Percentile
+from pytest_tokenwatt.records.accuracy import AccuracyDelta
+from pytest_tokenwatt.report.accuracy import accuracy_entry, accuracy_summary, answers_files
 from pytest_tokenwatt.report.describe import engine_text
 from pytest_tokenwatt.report.energy import (
     energy_block,
@@ -16,7 +19,7 @@ from pytest_tokenwatt.report.energy import (
 )
 from pytest_tokenwatt.report.power import power_sources
 from pytest_tokenwatt.report.validity import validity
-from pytest_tokenwatt.spec.model import Configuration
+from pytest_tokenwatt.spec.model import Configuration, Suite
 
 USUAL_PERCENTILES = ("ttft_p99_ms", "tpot_p99_ms")
 PUBLISHED = ("mbu_pct", "node_power_kw", "throttle_counts")
@@ -24,10 +27,16 @@ PUBLISHED = ("mbu_pct", "node_power_kw", "throttle_counts")
 
 
 def config_entry(
-    record: ConfigRecord, configuration: Configuration, energy_band_pct: float | None = None
+    record: ConfigRecord,
+    configuration: Configuration,
+    energy_band_pct: float | None = None,
+    *,
+    suites: Sequence[Suite] = (),
+    accuracy: AccuracyDelta | None = None,
 ) -> dict[str, Any]:
-    """The entry of one configuration; its figures are those of the first scenario.
+    """The entry of one configuration; its figures of serving are those of the first scenario.
 
+    ``suites`` are those of the spec, ``accuracy`` is how its answers compare with the baseline's.
     ``energy_band_pct`` is the session's band of tokens per joule in that scenario; it gives their interval.
     """
     first = next(iter(record.scenarios.values()), None)
@@ -43,7 +52,8 @@ def config_entry(
         "slo_pass_count": figures["slo_pass_count"],
         "repeats": first.repeats if first else configuration.scenarios[0].measurement.repeats,
         "throttle_counts": energy["throttle_counts"],
-        "accuracy": {"score": None, "delta_pts": None, "spread_pts": None},
+        "accuracy": accuracy_entry(record, suites, accuracy),
+        **accuracy_summary(accuracy),
         "role": record.role,
         "like": record.like,
         "precision": configuration.precision,
@@ -169,4 +179,4 @@ def _open_ends(goodput: GoodputRecord) -> dict[str, str]:
 def _files(record: ConfigRecord) -> list[str]:
     windows = (window.requests_file for goodput in record.scenarios.values() for window in goodput.windows)
     powers = (source.file for source in record.power)
-    return list(dict.fromkeys([*record.files, *(name for name in (*windows, *powers) if name)]))
+    return list(dict.fromkeys([*record.files, *(name for name in (*windows, *powers) if name), *answers_files(record)]))

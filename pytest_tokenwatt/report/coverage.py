@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pytest_tokenwatt.records import ConfigRecord, GateResult, GoodputRecord, Verdict
+from pytest_tokenwatt.report.accuracy import unseen_accuracy
 from pytest_tokenwatt.report.unseen import unseen
 from pytest_tokenwatt.spec.model import Configuration, Spec
 
@@ -33,7 +34,10 @@ def caveats(spec: Spec, records: Sequence[ConfigRecord], *, interrupted: str | N
 def status(found: Sequence[str], records: Sequence[ConfigRecord], gates: Sequence[GateResult]) -> str:
     """``draft`` with any caveat or anything invalid, else ``published``."""
     invalid = any(gate.verdict is Verdict.INVALID for gate in gates) or any(
-        record.invalid or any(_invalid(goodput) for goodput in record.scenarios.values()) for record in records
+        record.invalid
+        or any(_invalid(goodput) for goodput in record.scenarios.values())
+        or any(suite.invalid for suite in record.suites.values())
+        for record in records
     )
     return "draft" if found or invalid or not records else "published"
 
@@ -73,7 +77,7 @@ def _unmeasured(spec: Spec, records: Sequence[ConfigRecord]) -> Iterator[str]:
     """Why fields of the report are null."""
     yield "Image digest: not read by this version"
     yield from unseen(spec, records)
-    yield f"Accuracy: {LATER if spec.accuracy else 'the spec has no accuracy block'}"
+    yield from unseen_accuracy(spec, records)
     if spec.fleet is None:
         yield "Fleet figures: the spec has no fleet block"
     for block, name in _LATER_BLOCKS.items():

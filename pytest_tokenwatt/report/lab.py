@@ -11,7 +11,9 @@ from datetime import date, datetime
 from typing import Any
 
 from pytest_tokenwatt.records import ConfigRecord, GateResult
+from pytest_tokenwatt.records.accuracy import AccuracyDelta
 from pytest_tokenwatt.report import describe
+from pytest_tokenwatt.report.accuracy import accuracy_block, suite_hashes
 from pytest_tokenwatt.report.configs import config_entry
 from pytest_tokenwatt.report.coverage import caveats, not_covered, status
 from pytest_tokenwatt.report.fleet import Bands, fleet_block
@@ -32,7 +34,8 @@ class ReportContext:
     ``generated`` is an aware instant; ``command`` the words of the command line that repeats the run; ``versions``
     name the software around the engine. ``variance_band_pct`` is the band over all configurations (measured by
     repeats and by a repeated baseline), ``energy_band_pct`` that of tokens per joule; ``None`` when there was nothing
-    to compare. ``interrupted`` says what ended the run early.
+    to compare. ``accuracy`` is how the answers of each configuration compare with the baseline's. ``interrupted`` says
+    what ended the run early.
     """
 
     generated: datetime
@@ -42,6 +45,7 @@ class ReportContext:
     title: str | None = None
     interrupted: str | None = None
     energy_band_pct: float | None = None
+    accuracy: Mapping[str, AccuracyDelta] = field(default_factory=dict)
 
 
 def build_report(
@@ -66,16 +70,16 @@ def build_report(
         "status": status(found, records, gates),
         "title": report_title(spec, context.title),
         "published": context.generated.date().isoformat(),
-        "summary": summary(records, gates, found),
+        "summary": summary(records, gates, found, context.accuracy),
         **blocks,
         "slo": describe.slo(scenario),
         "workload": describe.workload(first, scenario),
         "power": power_block(records, scenario),
-        "accuracy": _accuracy(spec),
+        "accuracy": accuracy_block(spec, records),
         "runs": scenario.measurement.repeats,
         "variance_band_pct": context.variance_band_pct,
         "fleet": fleet_block(spec, records, Bands(context.variance_band_pct, context.energy_band_pct)),
-        "configs": [config_entry(record, configuration, context.energy_band_pct) for record, configuration in pairs],
+        "configs": [_entry(spec, context, record, configuration) for record, configuration in pairs],
         "not_covered": [*not_covered(spec, records, found, blocks), *_no_band(context)],
         "reproduce": shlex.join(context.command),
         "spec": dict(spec.raw),
@@ -99,12 +103,9 @@ def report_title(spec: Spec, title: str | None = None) -> str:
     return title or describe.raw(spec.raw, "title") or spec.name
 
 
-def _accuracy(spec: Spec) -> dict[str, Any] | list[dict[str, Any]]:
-    """Suite and threshold; a list with several suites."""
-    suites = [{"suite": suite.title, "threshold_pts": suite.max_drop_pts} for suite in spec.accuracy]
-    if len(suites) > 1:
-        return suites
-    return suites[0] if suites else {"suite": None, "threshold_pts": None}
+def _entry(spec: Spec, context: ReportContext, record: ConfigRecord, configuration: Configuration) -> dict[str, Any]:
+    accuracy = context.accuracy.get(record.key)
+    return config_entry(record, configuration, context.energy_band_pct, suites=spec.accuracy, accuracy=accuracy)
 
 
 def _gate(gate: GateResult) -> dict[str, Any]:
@@ -142,7 +143,7 @@ def _provenance(spec: Spec, records: Sequence[ConfigRecord], context: ReportCont
 
 
 def _hashes(spec: Spec, records: Sequence[ConfigRecord]) -> dict[str, Any]:
-    """SHA-256 of the spec as written, and of the load (requests and SLO) that each configuration was offered."""
+    """SHA-256 of the spec as written, of each configuration's load (requests and SLO), and of its suites."""
     configurations = [spec.configuration(record.key) for record in records]
     return {
         "spec_sha256": hashlib.sha256(_canonical(spec.raw).encode()).hexdigest(),
@@ -150,6 +151,7 @@ def _hashes(spec: Spec, records: Sequence[ConfigRecord]) -> dict[str, Any]:
             configuration.key: {each.name: spec.digest(configuration, each) for each in configuration.scenarios}
             for configuration in configurations
         },
+        "suite_sha256": suite_hashes(records),
     }
 
 

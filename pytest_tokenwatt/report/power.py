@@ -28,7 +28,7 @@ def _named(source: PowerRecord) -> dict[str, Any]:
 
 def was_read(source: PowerRecord) -> bool:
     """Whether any reading gave something."""
-    return source.ticks > source.failed
+    return source.ticks - source.missed > source.failed
 
 
 def power_sources(record: ConfigRecord) -> list[dict[str, Any]]:

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_tokenwatt.records import DEFAULT_SCENARIO, ConfigRecord, GateResult, Verdict
-from pytest_tokenwatt.report.text import change, listing, number
+from pytest_tokenwatt.records.accuracy import AccuracyDelta
+from pytest_tokenwatt.report.text import change, listing, number, points
 
 _AXES = {"goodput": "SLO goodput", "energy": "tokens per joule"}
 
 
-def summary(records: Sequence[ConfigRecord], gates: Sequence[GateResult], caveats: Sequence[str]) -> str:
+def summary(
+    records: Sequence[ConfigRecord],
+    gates: Sequence[GateResult],
+    caveats: Sequence[str],
+    accuracy: Mapping[str, AccuracyDelta] | None = None,
+) -> str:
     """What the run showed of each configuration, behind the first words of each caveat."""
     heads = [f"{caveat.split(':', 1)[0]}." for caveat in caveats]
-    return " ".join([*heads, *(_sentence(record, records, gates) for record in records)])
+    deltas = accuracy or {}
+    return " ".join([*heads, *(_sentence(record, records, gates, deltas.get(record.key)) for record in records)])
 
 
-def _sentence(record: ConfigRecord, records: Sequence[ConfigRecord], gates: Sequence[GateResult]) -> str:
+def _sentence(
+    record: ConfigRecord, records: Sequence[ConfigRecord], gates: Sequence[GateResult], accuracy: AccuracyDelta | None
+) -> str:
     own = [gate for gate in gates if gate.config == record.key]
-    told = _repeat(record, records) or listing(list(_changes(own))) or _level(record)
+    changes = [*_changes(own), *_answers(accuracy)]
+    told = _repeat(record, records) or listing(changes) or listing([*_level(record), *_scores(record)])
     outcomes = listing(list(_outcomes(own)))
     joined = " but ".join(filter(None, [told, outcomes])) or "was not measured"
     return f"{record.label} {joined}."
@@ -58,13 +68,40 @@ def _goodput(record: ConfigRecord) -> float | None:
     return None if goodput is None or goodput.invalid else goodput.goodput_tok_s
 
 
-def _level(record: ConfigRecord) -> str:
+def _answers(accuracy: AccuracyDelta | None) -> Iterator[str]:
+    """The suites whose interval leaves out no change, each with its own, and the others together."""
+    suites = accuracy.suites if accuracy else {}
+    unclear: list[str] = []
+    for name, suite in suites.items():
+        words = "accuracy" if len(suites) == 1 else f"accuracy ({name})"
+        if suite.delta_pts is None:
+            continue
+        if suite.interval_pts is None:
+            yield f"showed {points(suite.delta_pts)} pt {words} with an unknown error"
+        elif suite.interval_pts[0] <= 0 <= suite.interval_pts[1]:
+            unclear.append(points(suite.delta_pts) if len(suites) == 1 else f"{name} {points(suite.delta_pts)}")
+        else:
+            verb = "raised" if suite.delta_pts > 0 else "lowered"
+            low, high = map(points, suite.interval_pts)
+            yield f"{verb} {words} {abs(suite.delta_pts):.1f} pt (95 % interval {low} to {high})"
+    if unclear:
+        yield f"made no measurable difference to accuracy ({', '.join(unclear)} pt)"
+
+
+def _scores(record: ConfigRecord) -> Iterator[str]:
+    scores = [f"{suite.score:.1f} % on {name}" for name, suite in record.suites.items() if suite.score is not None]
+    if scores and not record.invalid:
+        yield f"scored {listing(scores)}"
+
+
+def _level(record: ConfigRecord) -> Iterator[str]:
     levels = []
     for name, goodput in record.scenarios.items():
         if goodput.goodput_tok_s is not None and goodput.rate_rps is not None and not goodput.invalid:
             scenario = "" if name == DEFAULT_SCENARIO else f" ({name})"
             levels.append(f"{number(goodput.goodput_tok_s)} tok/s at {number(goodput.rate_rps)} req/s{scenario}")
-    return f"reached an SLO goodput of {listing(levels)}" if levels else ""
+    if levels:
+        yield f"reached an SLO goodput of {listing(levels)}"
 
 
 def _outcomes(gates: Sequence[GateResult]) -> Iterator[str]:

@@ -18,6 +18,12 @@ def change(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.1f} %"
 
 
+def points(value: float) -> str:
+    """A difference in points: -0.5, +1.3, 0.0."""
+    text = f"{value:+.1f}"
+    return text if float(text) else "0.0"
+
+
 def duration(minutes: float) -> str:
     """Minutes as 45 s, 12 min or 1 h 05 min."""
     if minutes < 1:

@@ -18,6 +18,10 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "presence_penalty": (0,),
     "frequency_penalty": (0,),
     "repetition_penalty": (1,),
+    "length_penalty": (1,),
+    "min_tokens": (0,),
+    "logit_bias": ({},),
+    "bad_words": ([],),
     "echo": (False,),
     "suffix": ("",),
 }
@@ -26,11 +30,19 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 class ApiError(Exception):
     """An HTTP error reply in vLLM's form."""
 
-    def __init__(self, status: int, kind: str, message: str, param: str | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        message: str,
+        param: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         self.status = status
         self.kind = kind
         self.message = message
         self.param = param
+        self.headers = headers
         super().__init__(message)
 
     @property
@@ -164,7 +176,10 @@ def _max_tokens(body: Mapping[str, Any], prompt_tokens: int, served: Served, *, 
 
 def _stop(body: Mapping[str, Any]) -> tuple[str, ...]:
     stop = body.get("stop")
-    return (stop,) if isinstance(stop, str) else tuple(_list_of(body, "stop", str))
+    stops = (stop,) if isinstance(stop, str) else tuple(_list_of(body, "stop", str))
+    if "" in stops:
+        raise _bad("stop cannot contain an empty string.", "stop")
+    return stops
 
 
 def _logprobs(body: Mapping[str, Any], *, chat: bool) -> int | None:

@@ -14,10 +14,12 @@ class Faults:
 
     ``slow_start`` delays readiness by seconds, ``never_ready`` for ever, ``exit`` ends the start-up with that code.
     ``crash_after`` ends the process with code 1, ``stall`` stops all steps. ``stream_error`` puts an error object into
-    a stream, ``cut_stream`` closes it early, ``http_429`` and ``http_500`` refuse. ``wrong_model`` serves another
-    model id, ``canned`` answers everybody the same. ``throttle`` is a factor, 1 or more: the board runs hot, says so,
-    and every step takes that much longer. ``power_counter_frozen`` keeps the energy counter at its first reading,
-    ``power_zero`` lets the power sensor answer 0.
+    a stream, ``cut_stream`` closes it early, ``http_429`` and ``http_500`` refuse; a 429 asks to come back after
+    ``retry_after`` whole seconds. ``null_content`` and ``reasoning_only`` answer a chat with null as its content, the
+    latter with the text as its reasoning; ``no_finish_reason`` does not say why a reply ended. ``wrong_model`` serves
+    another model id, ``canned`` answers everybody the same. ``throttle`` is a factor, 1 or more: the board runs hot,
+    says so, and every step takes that much longer. ``power_counter_frozen`` keeps the energy counter at its first
+    reading, ``power_zero`` lets the power sensor answer 0.
     """
 
     slow_start: float = 0.0
@@ -29,6 +31,10 @@ class Faults:
     cut_stream: float = 0.0
     http_429: float = 0.0
     http_500: float = 0.0
+    retry_after: int = 1
+    null_content: float = 0.0
+    reasoning_only: float = 0.0
+    no_finish_reason: float = 0.0
     wrong_model: bool = False
     canned: bool = False
     throttle: float = 1.0
@@ -37,10 +43,22 @@ class Faults:
 
 
 _FLAGS = {"never-ready", "wrong-model", "canned", "power-counter-frozen", "power-zero"}
-_SHARES = {"stream-error", "cut-stream", "http-429", "http-500"}
+_REFUSALS = {"http-429", "http-500"}
+_BAD_REPLIES = {"stream-error", "cut-stream", "null-content", "reasoning-only", "no-finish-reason"}
+_SHARES = _REFUSALS | _BAD_REPLIES
+_WHOLE = {"exit", "retry-after"}
 _RANGES = {
     **dict.fromkeys(("slow-start", "crash-after", "stall"), (0.0, float("inf"))),
+    "exit": (float("-inf"), float("inf")),
+    "retry-after": (0, 600),
     "throttle": (1.0, 100.0),
+}
+_EXPECTED = {
+    **dict.fromkeys(_FLAGS, "{} alone"),
+    **dict.fromkeys(_SHARES, "{}=SHARE with a share from 0 to 1"),
+    "exit": "{}=CODE",
+    "retry-after": "{}=SECONDS with a whole number from 0 to 600",
+    "throttle": "{}=FACTOR with a factor from 1 to 100",
 }
 NAMES = tuple(field.name.replace("_", "-") for field in fields(Faults))
 
@@ -66,9 +84,9 @@ def _value(name: str, value: str) -> bool | int | float:
         if value:
             raise ValueError(value)
         return True
-    if name == "exit":
-        return int(value)
-    number = float(value) if value or name not in _SHARES else 1.0
+    if not value and name in _SHARES:
+        return 1.0
+    number = int(value) if name in _WHOLE else float(value)
     least, most = _RANGES.get(name, (0.0, 1.0))
     if not least <= number <= most:
         raise ValueError(value)
@@ -76,10 +94,4 @@ def _value(name: str, value: str) -> bool | int | float:
 
 
 def _expected(name: str) -> str:
-    if name in _FLAGS:
-        return f"write {name} alone"
-    if name == "exit":
-        return "write exit=CODE"
-    if name == "throttle":
-        return "write throttle=FACTOR with a factor from 1 to 100"
-    return f"write {name}=SHARE with a share from 0 to 1" if name in _SHARES else f"write {name}=SECONDS"
+    return f"write {_EXPECTED.get(name, '{}=SECONDS').format(name)}"

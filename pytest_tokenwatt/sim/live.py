@@ -10,9 +10,11 @@ import numpy as np
 
 from pytest_tokenwatt.sim.api import GenerationRequest
 from pytest_tokenwatt.sim.board import LiveBoard
-from pytest_tokenwatt.sim.lm import ORDER, LanguageModel, Logits, contexts_of, log_softmax, sample
+from pytest_tokenwatt.sim.lm import ORDER, LanguageModel, Logits, sample
 from pytest_tokenwatt.sim.output import Delta, Output, TokenLogprob
 from pytest_tokenwatt.sim.scheduler import Outcome, Scheduler, Sequence
+from pytest_tokenwatt.sim.scoring import score_prompt, scored_token
+from pytest_tokenwatt.sim.skill import Skill
 from pytest_tokenwatt.sim.stats import Stats
 from pytest_tokenwatt.sim.steptime import Batch, StepTime
 from pytest_tokenwatt.sim.tokenizer import END_OF_TEXT, Tokenizer
@@ -21,25 +23,34 @@ _CATCH_UP_S = 0.05
 """How much lost time (the host was busy elsewhere) later steps may make good, so that the mean step time holds."""
 
 
-_SCORE_ROWS = 256
-
-
 class Generation:
     """One request in the engine, seen from its HTTP handler."""
 
-    def __init__(self, request: GenerationRequest, tokenizer: Tokenizer, seed: int, arrived_s: float) -> None:
+    def __init__(
+        self, request: GenerationRequest, tokenizer: Tokenizer, skill: Skill, seed: int, arrived_s: float
+    ) -> None:
         self.request = request
         self.sequence = Sequence(len(request.prompt), request.max_tokens)
         self.output = Output(request, tokenizer)
         self.seed = seed
         self.arrived_s = arrived_s
         self.tail = [*[END_OF_TEXT] * ORDER, *request.prompt[-ORDER:]][-ORDER:]
+        self._skill = skill
+        self._script = skill.current(request.prompt)
         self._news = asyncio.Event()
+
+    def steer(self, logits: Logits) -> None:
+        """Favour what answers a question, in the ``(vocab,)`` logits of the next token."""
+        if self._script is not None:
+            self._script.steer(logits, len(self.request.prompt) + len(self.output.ids))
 
     def accept(self, token: int, *, last: bool, logprob: TokenLogprob | None) -> None:
         """Take the token of a step and wake the handler."""
         self.tail = [*self.tail[1:], token]
         self.output.accept(token, last=last, logprob=logprob)
+        if token in self._skill.cues:
+            ids = [*self.request.prompt, *self.output.ids]
+            self._script = self._skill.begun(ids, len(ids)) or self._script
         self._news.set()
 
     async def deltas(self) -> AsyncIterator[Delta]:
@@ -77,6 +88,7 @@ class LiveEngine:
         self._step_time = step_time
         self._model = model
         self._tokenizer = tokenizer
+        self._skill = Skill(tokenizer, model)
         self._canned = canned
         self._generations: dict[Sequence, Generation] = {}
         self._gone: list[Generation] = []
@@ -87,7 +99,7 @@ class LiveEngine:
         """Queue a request. Raises ``ValueError`` when the KV pool could never hold it."""
         self._submitted += 1
         seed = self._submitted if request.seed is None else request.seed
-        generation = Generation(request, self._tokenizer, seed, asyncio.get_running_loop().time())
+        generation = Generation(request, self._tokenizer, self._skill, seed, asyncio.get_running_loop().time())
         self.scheduler.add(generation.sequence)
         self._generations[generation.sequence] = generation
         self._work.set()
@@ -120,13 +132,7 @@ class LiveEngine:
 
     def score(self, prompt: Listed[int], top: int) -> list[TokenLogprob]:
         """Log-probabilities of the prompt's ids from the second on. Touches no state: any thread may call it."""
-        contexts = contexts_of(prompt)
-        scored: list[TokenLogprob] = []
-        for start in range(1, len(prompt), _SCORE_ROWS):
-            ids = prompt[start : start + _SCORE_ROWS]
-            rows = self._model.logits(contexts[start : start + len(ids)])
-            scored += [scored_token(row, token, top) for row, token in zip(rows, ids, strict=True)]
-        return scored
+        return score_prompt(self._model, self._skill, prompt, top)
 
     def _drop_gone(self) -> None:
         for generation in self._gone:
@@ -144,6 +150,8 @@ class LiveEngine:
             return
         generations = [self._generations[sequence] for sequence in sequences]
         logits = self._model.logits(np.array([generation.tail for generation in generations]))
+        for row, generation in zip(logits, generations, strict=True):
+            generation.steer(row)
         tokens = self._choose(generations, logits)
         last = set(outcome.finished)
         for row, (generation, token) in enumerate(zip(generations, tokens, strict=True)):
@@ -171,15 +179,3 @@ class LiveEngine:
         del self._generations[generation.sequence]
         self.stats.finished[generation.output.finish_reason or "error"] += 1
         self.stats.e2e_s.observe(now_s - generation.arrived_s)
-
-
-def scored_token(logits: Logits, token: int, top: int) -> TokenLogprob:
-    """One token's log-probability among ``(vocab,)`` logits, with the ``top`` likeliest."""
-    logprobs = log_softmax(logits)
-    best = np.argsort(-logprobs, kind="stable")[:top]
-    return TokenLogprob(
-        token=token,
-        logprob=float(logprobs[token]),
-        rank=int((logprobs > logprobs[token]).sum()) + 1,
-        top=tuple((int(other), float(logprobs[other])) for other in best),
-    )

@@ -14,10 +14,10 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pytest_tokenwatt.sim.hashing import GOLDEN, Hashes, mix, normal, uniform
 from pytest_tokenwatt.sim.tokenizer import END_OF_TEXT, Tokenizer
 
 Ids: TypeAlias = npt.NDArray[np.int64]
-Hashes: TypeAlias = npt.NDArray[np.uint64]
 Logits: TypeAlias = npt.NDArray[np.float64]
 
 ORDER = 3
@@ -31,7 +31,6 @@ _BYTE_BIAS = -4.0
 _END_BIAS = 2.6
 _NEVER = -40.0
 _ERROR_SALT = np.uint64(0xD1B54A32D192ED03)
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 class LanguageModel:
@@ -39,9 +38,9 @@ class LanguageModel:
 
     def __init__(self, tokenizer: Tokenizer, *, seed: int = 0, precision: str = "auto") -> None:
         self.vocab_size = tokenizer.vocab_size
-        self._seed = np.uint64(seed)
+        self.seed = seed
         self._noise = PRECISION_NOISE[precision]
-        self._id_hash = _mix(np.arange(self.vocab_size, dtype=np.uint64) * _GOLDEN)
+        self._id_hash = mix(np.arange(self.vocab_size, dtype=np.uint64) * GOLDEN)
         self._bias = np.zeros(self.vocab_size)
         self._bias[: tokenizer.first_word] = _BYTE_BIAS
         self._bias[: END_OF_TEXT + 3] = _NEVER
@@ -50,19 +49,23 @@ class LanguageModel:
     def logits(self, contexts: Ids) -> Logits:
         """Unnormalised log-probabilities, ``(n, vocab_size)``, of what follows each of ``(n, ORDER)`` ids."""
         rows = self._context_hash(contexts)
-        logits = self._bias - _SHARPNESS * np.log(_uniform(_mix(rows[:, None] ^ self._id_hash)))
+        logits = self._bias - _SHARPNESS * np.log(uniform(mix(rows[:, None] ^ self._id_hash)))
         if self._noise:
-            logits += self._noise * _normal(_mix((rows ^ _ERROR_SALT)[:, None] ^ self._id_hash))
+            logits += self.errors(rows[:, None], np.arange(self.vocab_size))
         return logits
+
+    def errors(self, rows: Hashes, tokens: Ids) -> Logits:
+        """What the precision adds to the logits of tokens after contexts with these hashes; the two broadcast."""
+        return self._noise * normal(mix((rows ^ _ERROR_SALT) ^ self._id_hash[tokens]))
 
     def logprobs(self, contexts: Ids) -> Logits:
         """Natural log-probabilities, ``(n, vocab_size)``."""
         return log_softmax(self.logits(contexts))
 
     def _context_hash(self, contexts: Ids) -> Hashes:
-        rows = np.full(len(contexts), self._seed, dtype=np.uint64)
+        rows = np.full(len(contexts), self.seed, dtype=np.uint64)
         for column in range(ORDER):
-            rows = _mix(rows ^ ((contexts[:, column].astype(np.uint64) + np.uint64(column + 1)) * _GOLDEN))
+            rows = mix(rows ^ ((contexts[:, column].astype(np.uint64) + np.uint64(column + 1)) * GOLDEN))
         return rows
 
 
@@ -84,29 +87,9 @@ def sample(logits: Logits, temperatures: npt.NDArray[np.float64], keys: Hashes) 
     """One id a row: the most likely at temperature 0, else drawn by the Gumbel-max trick with noise from its key."""
     warm = temperatures > 0
     if warm.any():
-        ids = np.arange(logits.shape[1], dtype=np.uint64) * _GOLDEN
-        gumbel = -np.log(-np.log(_uniform(_mix(_mix(keys[warm])[:, None] ^ ids))))
+        ids = np.arange(logits.shape[1], dtype=np.uint64) * GOLDEN
+        gumbel = -np.log(-np.log(uniform(mix(mix(keys[warm])[:, None] ^ ids))))
         logits = logits.copy()
         logits[warm] = logits[warm] / temperatures[warm, None] + gumbel
     chosen: Ids = logits.argmax(axis=1)
     return chosen
-
-
-def _mix(value: Hashes) -> Hashes:
-    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014): every input bit flips every output bit half the time."""
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
-
-
-def _uniform(value: Hashes) -> Logits:
-    """Hashes to (0, 1)."""
-    return ((value >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
-
-
-def _normal(value: Hashes) -> Logits:
-    """Hashes to a standard normal, closely enough: the sum of four uniforms of 16 bits."""
-    mask = np.uint64(0xFFFF)
-    total = sum(((value >> np.uint64(shift)) & mask).astype(np.float64) for shift in (0, 16, 32, 48))
-    normal: Logits = (total / 65_535 - 2.0) * np.sqrt(3.0)
-    return normal

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -20,12 +21,30 @@ def event(body: Mapping[str, Any]) -> bytes:
     return b"data: " + orjson.dumps(body) + b"\n\n"
 
 
+@dataclass(frozen=True, slots=True)
+class Flaws:
+    """What a reply lacks: ``null_content`` and ``reasoning_only`` leave a chat without content, which is JSON null."""
+
+    null_content: bool = False
+    reasoning_only: bool = False
+    no_finish_reason: bool = False
+
+
 class Reply:
     """Builds everything that answers one request. Token counts are those of the request's own output."""
 
-    def __init__(self, request: GenerationRequest, tokenizer: Tokenizer, number: int, model: str, print_: str) -> None:
+    def __init__(
+        self,
+        request: GenerationRequest,
+        tokenizer: Tokenizer,
+        number: int,
+        model: str,
+        print_: str,
+        flaws: Flaws = Flaws(),
+    ) -> None:
         self._request = request
         self._tokenizer = tokenizer
+        self._flaws = flaws
         self._fingerprint = print_
         self._head = {
             "id": f"{'chatcmpl' if request.chat else 'cmpl'}-{number:016x}",
@@ -79,7 +98,7 @@ class Reply:
             "index": 0,
             "text": delta.text,
             "logprobs": self._text_logprobs(delta.logprobs),
-            "finish_reason": delta.finish_reason,
+            "finish_reason": self._ending(delta),
             "stop_reason": delta.stop_reason,
             "prompt_token_ids": self._request.prompt if asked and self._first else None,
             "token_ids": delta.ids if asked else None,
@@ -88,9 +107,9 @@ class Reply:
     def _chat_choice(self, delta: Delta) -> dict[str, Any]:
         choice: dict[str, Any] = {
             "index": 0,
-            "delta": {"content": delta.text},
+            "delta": self._content(delta),
             "logprobs": self._chat_logprobs(delta.logprobs),
-            "finish_reason": delta.finish_reason,
+            "finish_reason": self._ending(delta),
         }
         if delta.finish_reason is not None:
             choice["stop_reason"] = delta.stop_reason
@@ -109,14 +128,22 @@ class Reply:
             return body | {"choices": [self._text_choice(output) | {"prompt_logprobs": prompt_part}]}
         choice = {
             "index": 0,
-            "message": {"role": "assistant", "content": output.text},
+            "message": {"role": "assistant", **self._content(output)},
             "logprobs": self._chat_logprobs(output.logprobs),
-            "finish_reason": output.finish_reason,
+            "finish_reason": self._ending(output),
             "stop_reason": output.stop_reason,
             "token_ids": output.ids if self._request.return_token_ids else None,
         }
         body |= {"object": "chat.completion", "choices": [choice]}
         return body | {"prompt_logprobs": prompt_part, "prompt_token_ids": ids}
+
+    def _content(self, delta: Delta) -> dict[str, Any]:
+        if self._flaws.reasoning_only:
+            return {"content": None, "reasoning_content": delta.text}
+        return {"content": None if self._flaws.null_content else delta.text}
+
+    def _ending(self, delta: Delta) -> str | None:
+        return None if self._flaws.no_finish_reason else delta.finish_reason
 
     def _usage(self) -> dict[str, Any]:
         prompt = len(self._request.prompt)

@@ -14,7 +14,7 @@ from aiohttp import web
 from pytest_tokenwatt.sim.api import ApiError, GenerationRequest, Served, check_model, parse_generation, prompt_ids
 from pytest_tokenwatt.sim.faults import Faults
 from pytest_tokenwatt.sim.live import Generation, LiveEngine
-from pytest_tokenwatt.sim.replies import DONE, Reply, event
+from pytest_tokenwatt.sim.replies import DONE, Flaws, Reply, event
 from pytest_tokenwatt.sim.stats import Gauges, exposition
 
 OWNER = "tokenwatt-simulated"
@@ -111,7 +111,9 @@ class Handlers:
         self._maybe_refuse()
         request = parse_generation(body, self.served, chat=chat)
         self._requests += 1
-        reply = Reply(request, self.served.tokenizer, self._requests, self.served.model, self.fingerprint)
+        reply = Reply(
+            request, self.served.tokenizer, self._requests, self.served.model, self.fingerprint, self._flaws()
+        )
         generation = self.engine.submit(request)
         try:
             if request.stream:
@@ -122,9 +124,26 @@ class Handlers:
 
     def _maybe_refuse(self) -> None:
         if self._dice.random() < self.faults.http_429:
-            raise ApiError(429, "TooManyRequestsError", "too many requests (fault http-429)")
+            raise ApiError(
+                429,
+                "TooManyRequestsError",
+                "too many requests (fault http-429)",
+                headers={"Retry-After": str(self.faults.retry_after)},
+            )
         if self._dice.random() < self.faults.http_500:
             raise ApiError(500, "InternalServerError", "internal error (fault http-500)")
+
+    def _flaws(self) -> Flaws:
+        faults = self.faults
+        return Flaws(
+            null_content=self._hits(faults.null_content),
+            reasoning_only=self._hits(faults.reasoning_only),
+            no_finish_reason=self._hits(faults.no_finish_reason),
+        )
+
+    def _hits(self, share: float) -> bool:
+        """A fault that is off throws no dice, so it does not change which requests the others hit."""
+        return share > 0 and self._dice.random() < share
 
     async def _whole(self, request: GenerationRequest, reply: Reply, generation: Generation) -> web.Response:
         await generation.finished()
@@ -197,7 +216,7 @@ async def _errors(request: web.Request, handler: _Handler) -> web.StreamResponse
     try:
         return await handler(request)
     except ApiError as error:
-        return _json(error.body, status=error.status)
+        return _json(error.body, status=error.status, headers=error.headers)
     except web.HTTPException as error:
         return _json({"detail": error.reason}, status=error.status)
 
@@ -212,5 +231,5 @@ async def _body(http: web.Request) -> Mapping[str, Any]:
     return body
 
 
-def _json(body: Mapping[str, Any], status: int = 200) -> web.Response:
-    return web.Response(body=orjson.dumps(body), status=status, content_type="application/json")
+def _json(body: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    return web.Response(body=orjson.dumps(body), status=status, headers=headers, content_type="application/json")

@@ -14,6 +14,7 @@ from pytest_tokenwatt.campaign.observe import Deadline
 from pytest_tokenwatt.campaign.phase import Phase
 from pytest_tokenwatt.campaign.scenario import named_death, unmeasured
 from pytest_tokenwatt.campaign.session import Session
+from pytest_tokenwatt.campaign.suites import Shelf
 from pytest_tokenwatt.records import Contract, GoodputRecord, ProbeOutcome, Reason, ServedIdentity
 from pytest_tokenwatt.spec.load import load_spec
 from pytest_tokenwatt.spec.model import Scenario
@@ -72,7 +73,7 @@ def test_what_was_measured_before_ctrl_c_stays_as_it_was(
     spec = load_spec(tmp_path / "spec.yaml", {})
     run_dir = RunDirectory(tmp_path / "run")
     with Journal(run_dir.file("journal.jsonl")) as journal:
-        session = Session(spec, run_dir, journal, "r1", 7, Deadline(), os.environ, lambda _: None)
+        session = Session(spec, run_dir, journal, "r1", 7, Deadline(), os.environ, lambda _: None, Shelf(spec))
         phase = Phase(spec.configurations[0], session)
         with pytest.raises(KeyboardInterrupt):
             phase.measure()

@@ -14,6 +14,7 @@ from pytest_tokenwatt.campaign.misfits import misfits
 from pytest_tokenwatt.campaign.observe import Deadline
 from pytest_tokenwatt.campaign.phase import Phase
 from pytest_tokenwatt.campaign.session import Session
+from pytest_tokenwatt.campaign.suites import Shelf
 from pytest_tokenwatt.errors import GateFailed, LoadError, NotMeasured, UsageError
 from pytest_tokenwatt.gates.judge import judge
 from pytest_tokenwatt.lab import Lab, LabOptions
@@ -59,7 +60,7 @@ def test_no_engine_is_started_when_the_time_is_used_up(tmp_path: Path) -> None:
     run_dir = RunDirectory(tmp_path / "run")
     with Journal(run_dir.file("journal.jsonl")) as journal:
         used_up = Deadline(1.0, time.monotonic() - 1)
-        session = Session(spec, run_dir, journal, "r1", 7, used_up, os.environ, lambda _: None)
+        session = Session(spec, run_dir, journal, "r1", 7, used_up, os.environ, lambda _: None, Shelf(spec))
         phase = Phase(spec.configurations[0], session)
         record = phase.measure()
     assert [reason.code for reason in record.invalid] == ["time_budget"]

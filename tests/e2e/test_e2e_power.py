@@ -1,16 +1,21 @@
-"""Power through the whole plugin: the real NVML binding over a fake driver, a fake BMC over TLS, and no sensor at all."""
+"""Power through the whole plugin: the real NVML binding over a fake driver, lists of sources, no sensor at all."""
 
 from __future__ import annotations
 
+import base64
 import csv
+import itertools
 import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from e2e_specs import quick_spec, report_of
 
-from pytest_tokenwatt.testing import FakeNvml
+from pytest_tokenwatt.testing import FakeBmc, FakeNvml
 
 RUN = ("--tokenwatt-spec=spec.yaml", "-p", "no:cacheprovider", "-p", "no:asyncio")
 GEOMETRY = {"weight_bytes": 102000000, "num_hidden_layers": 16, "num_key_value_heads": 8, "head_dim": 128}
@@ -98,3 +103,52 @@ def test_a_source_that_the_engine_does_not_offer_is_no_source(pytester: pytest.P
     assert all(window["power"][1]["energy_j"] is None for window in windows)
     assert "not a number" in str(windows[0]["power"][1]["invalid"])
     assert command["source"] == "command"
+
+
+@pytest.mark.parametrize(("node_w", "share"), [(1000.0, True), (200.0, False)])
+def test_the_share_of_the_gpus_in_a_node_is_checked_and_reported(
+    pytester: pytest.Pytester,
+    fake_nvml: FakeNvml,
+    fake_bmc: FakeBmc,
+    monkeypatch: pytest.MonkeyPatch,
+    node_w: float,
+    share: bool,
+) -> None:
+    fake_nvml.add_gpu().set_power(420.0)
+    monkeypatch.setenv("BMC_PASSWORD", fake_bmc.password)
+    access = {"username": fake_bmc.username, "password_env": "BMC_PASSWORD", "ca_file": str(fake_bmc.ca_file)}
+    node = {"source": "redfish", "url": fake_bmc.url, **access, "sampling_hz": 20}
+    pytester.makefile(".yaml", spec=quick_spec(power=[BOARD, node], measurement={"window_s": 2.0}))
+    with moving(fake_bmc, node_w):
+        result = pytester.runpytest(*RUN)
+    result.assert_outcomes(passed=2)
+    energy = entry_of(pytester.path)["energy"]
+    if share:
+        assert energy["gpu_share_pct"] == pytest.approx(42.0, rel=0.03)
+    else:
+        assert energy["gpu_share_pct"] is None
+        assert "node_below_gpu: redfish has" in energy["notes"][0]
+    written = [path.read_bytes() for path in pytester.path.rglob("*") if path.is_file()]
+    basic = base64.b64encode(f"{fake_bmc.username}:{fake_bmc.password}".encode())
+    assert not any(secret in text for text in written for secret in (fake_bmc.password.encode(), basic))
+    assert fake_bmc.password not in result.stdout.str()
+
+
+@contextmanager
+def moving(bmc: FakeBmc, watts: float) -> Iterator[None]:
+    """Readings that differ from one to the next, as those of a BMC that lives do."""
+    ended = threading.Event()
+
+    def move() -> None:
+        for step in itertools.count():
+            bmc.set_power_control(watts + step % 7)
+            if ended.wait(0.02):
+                return
+
+    mover = threading.Thread(target=move, daemon=True)
+    mover.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        mover.join()

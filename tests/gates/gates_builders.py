@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from pytest_tokenwatt.metrics.tally import failed_reasons, outcome_counts, score_pct, spread_pts
 from pytest_tokenwatt.records import (
     ClientHealth,
     ConfigRecord,
@@ -14,10 +15,13 @@ from pytest_tokenwatt.records import (
     Figure,
     GateSpec,
     GoodputRecord,
+    ItemResult,
+    Outcome,
     Percentile,
     ProbeOutcome,
     Reason,
     SloBound,
+    SuiteRecord,
     WindowResult,
 )
 
@@ -174,3 +178,56 @@ def rule(metric: str, **limits: float) -> GateSpec:
 
 
 INVALID = Reason("client_cpu", "a load worker used 97 % of a core")
+
+
+def answers(pattern: str, *, seed: int = 0, template: str | None = None) -> tuple[ItemResult, ...]:
+    """One item a letter: ``+`` right, ``-`` wrong, ``u`` unparseable, ``t`` truncated, ``f`` failed."""
+    outcomes = dict(zip("+-utf", Outcome, strict=True))
+    return tuple(
+        ItemResult(f"q{number}", seed, outcomes[letter], cluster=template) for number, letter in enumerate(pattern)
+    )
+
+
+def pairs(both: int, lost: int, gained: int, neither: int) -> tuple[str, str]:
+    """Patterns of baseline and candidate with these numbers of pairs."""
+    return "+" * (both + lost) + "-" * (gained + neither), "+" * both + "-" * lost + "+" * gained + "-" * neither
+
+
+def suite(items: str | tuple[ItemResult, ...] = "", name: str = "gsm8k", **changes: Any) -> SuiteRecord:
+    """A suite with these answers, and the score that they make."""
+    results = answers(items) if isinstance(items, str) else items
+    reasons = failed_reasons(results)
+    record = SuiteRecord(
+        name=name,
+        suite=f"suites/{name}.jsonl",
+        sha256="ab" * 32,
+        scorer="numeric",
+        api="completions",
+        shots=None,
+        max_tokens=384,
+        seeds=len({item.seed for item in results}) or 1,
+        items=results,
+        score=None if reasons else score_pct(results),
+        spread_pts=None if reasons else spread_pts(results),
+        counts=outcome_counts(results),
+        invalid=reasons,
+    )
+    return replace(record, **changes)
+
+
+def scored(score: float | None, name: str = "gsm8k", **changes: Any) -> SuiteRecord:
+    """A suite of which only the score is known, as other tools report it."""
+    foreign: dict[str, Any] = {"score": score, "counts": {}, "invalid": (), "spread_pts": 0.0, "sha256": ""}
+    return suite("", name, **{**foreign, **changes})
+
+
+def with_suites(key: str, *suites: SuiteRecord, **changes: Any) -> ConfigRecord:
+    """A configuration that answered these suites."""
+    return config(key, suites={each.name: each for each in suites}, **changes)
+
+
+def accuracy_gate(param: str = "gsm8k", **limits: Any) -> GateSpec:
+    """An accuracy gate of ``tuned``: a suite's, or with ``max_mean_drop_pts`` that of the mean."""
+    usual = {"rule": "point", "max_drop_pts": 1.0, "min_score": None, "limit": 200, "seeds": 1, "control": False}
+    used = limits if "max_mean_drop_pts" in limits else {**usual, **limits}
+    return gate("accuracy", used, gate=f"accuracy[{param}]", param=param, scenario=None, needs="accuracy")

@@ -149,8 +149,9 @@ def test_every_block_makes_its_gates_in_the_order_of_the_design(tmp_path: Path) 
     gates = list_gates(spec(tmp_path, ENGINE, SLO, configs, LATER))
     assert [gate.gate for gate in gates if gate.config == "tuned"] == EVERYTHING
     assert [gate.gate for gate in gates if gate.config == "baseline"] == ["contract", "slo", "accuracy[gsm8k]"]
-    later = [gate for gate in gates if gate.gate in EVERYTHING[3:] and gate.kind != "energy"]
+    later = [gate for gate in gates if gate.gate in EVERYTHING[6:] and gate.kind != "energy"]
     assert {gate.needs for gate in later} == {"later"}
+    assert {gate.needs for gate in gates if gate.kind == "accuracy"} == {"accuracy"}
     assert [gate.gate for gate in gates if gate.mode == "info"] == ["energy"]
     assert all(gate.line is not None for gate in later if gate.kind != "precision")
 
@@ -199,6 +200,25 @@ def test_one_suite_has_no_mean(tmp_path: Path) -> None:
     gates = list_gates(spec(tmp_path, ENGINE, SLO, CONFIGS, "accuracy: {name: gsm8k, suite: g.jsonl}\n"))
     assert [gate.gate for gate in gates if gate.config == "tuned"][-2:] == ["accuracy[gsm8k]", "length"]
     assert not [gate for gate in gates if gate.config == "baseline" and gate.kind == "accuracy"]
+
+
+def test_accuracy_gates_carry_what_judging_needs(tmp_path: Path) -> None:
+    text = "gates: {accuracy: {rule: noninferiority, max_mean_drop_pts: 0.5}}\n"
+    gates = list_gates(spec(tmp_path, ENGINE, SLO, CONFIGS, LATER, text))
+    limits = found(gates, "tuned::accuracy[gsm8k]").limits
+    assert {name: limits[name] for name in ("rule", "max_drop_pts", "min_score", "limit", "seeds", "control")} == {
+        "rule": "noninferiority",
+        "max_drop_pts": 1.0,
+        "min_score": 80,
+        "limit": 200,
+        "seeds": 1,
+        "control": False,
+    }
+    absolute = found(gates, "baseline::accuracy[gsm8k]").limits
+    assert (absolute["max_drop_pts"], absolute["min_score"]) == (None, 80)
+    mean = found(gates, "tuned::accuracy[mean]").limits
+    assert (mean["max_mean_drop_pts"], mean["suites"]) == (0.5, {"gsm8k": 200, "mmlu": 200})
+    assert mean["tiers"] == {"A": 1.0, "B": 2.0, "C": 5.0}
 
 
 def test_what_relative_gates_do_without_a_baseline_comes_along(tmp_path: Path) -> None:

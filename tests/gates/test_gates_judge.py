@@ -258,7 +258,7 @@ def test_what_the_time_budget_cut_off_is_inconclusive(kind: str) -> None:
     assert judge(gate(kind), config(invalid=(reason,)), BASELINE).verdict is Verdict.INCONCLUSIVE
 
 
-@pytest.mark.parametrize("kind", ["accuracy", "kl", "speed", "memory", "audit", "precision", "score"])
+@pytest.mark.parametrize("kind", ["length", "kl", "speed", "memory", "audit", "precision", "score"])
 def test_what_this_version_does_not_measure_is_never_passed_over(kind: str) -> None:
     later = replace(gate(kind), needs="later")
     result = judge(later, config(), BASELINE)

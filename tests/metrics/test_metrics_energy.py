@@ -256,3 +256,14 @@ def test_tokens_per_joule_lie_between_those_of_the_windows(
     assert found.energy_j == pytest.approx(
         1000 * found.node_power_kw * sum(each.end_s - each.start_s for each in windows)
     )
+
+
+def test_what_ails_a_further_source_is_a_note_and_spoils_nothing() -> None:
+    below = Reason("node_below_gpu", "redfish has 500.0 J for the node, its GPU boards alone took 1050.0 J")
+    windows = [window(power(), power(None, below, **NODE), label=label) for label in ("confirm-1", "confirm-2")]
+    record = energy_record(windows)
+    assert record is not None
+    assert record.invalid == ()
+    assert record.tokens_per_joule is not None
+    assert record.gpu_share_pct is None
+    assert record.notes == (str(below),)

@@ -67,6 +67,7 @@ class ScriptedLab:
     options: ClassVar[list[LabOptions]] = []
     specs: ClassVar[list[Spec]] = []
     looked_at: ClassVar[list[str]] = []
+    kinds: ClassVar[list[list[str]]] = []
 
     def __init__(self, spec: Spec, options: LabOptions, events: LabEvents) -> None:
         self.spec = spec
@@ -92,7 +93,8 @@ class ScriptedLab:
     ) -> str:
         return f"PLAN of {len(selected)} gates\n"
 
-    def select(self, selected: Sequence[GateSpec], live_configs: Sequence[str]) -> None:
+    def select(self, selected: Sequence[GateSpec], live_configs: Sequence[str], kinds: frozenset[str]) -> None:
+        self.kinds.append(sorted(kinds))
         self._note("select", str(len(selected)), *live_configs)
 
     def last_phase_of(self, gate: GateSpec) -> str:
@@ -117,6 +119,10 @@ class ScriptedLab:
     def power(self, config: str) -> str:
         self._note("power", config)
         return f"power of {config}"
+
+    def accuracy(self, config: str, suite: str | None = None) -> str:
+        self._note("accuracy", config)
+        return f"accuracy of {config}"
 
     def engine(self, config: str) -> str:
         self._note("engine", config)
@@ -200,6 +206,8 @@ class Project:
         self.specs = ScriptedLab.specs
         self.looked_at = ScriptedLab.looked_at
         self.looked_at.clear()
+        self.kinds = ScriptedLab.kinds
+        self.kinds.clear()
         self.calls.clear()
         self.options.clear()
         self.specs.clear()

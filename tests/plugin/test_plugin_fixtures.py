@@ -146,7 +146,7 @@ def test_a_fixture_asked_for_too_late_fails_with_the_remedy(project: Project) ->
     result.stdout.fnmatch_lines(["*name it among the arguments of the test"])
 
 
-@pytest.mark.parametrize("name", ["accuracy", "kl_drift", "perplexity", "length_shift", "memory", "speed"])
+@pytest.mark.parametrize("name", ["kl_drift", "perplexity", "length_shift", "memory", "speed"])
 def test_what_is_not_measured_yet_says_so(project: Project, name: str) -> None:
     user(project, f"def test_it({name}): pass")
     result = project.run("test_user.py", "lab.yaml", "-k", "test_it and tuned")
@@ -158,8 +158,10 @@ def test_what_is_not_measured_yet_says_so(project: Project, name: str) -> None:
 def test_the_values_come_from_the_lab(project: Project) -> None:
     user(
         project,
-        "def test_it(tokenwatt, goodput, energy, power, engine, baseline):\n"
+        "def test_it(tokenwatt, goodput, energy, power, accuracy, engine, baseline):\n"
         "    assert (goodput, energy, power) == ('goodput of tuned', 'energy of tuned', 'power of tuned')\n"
+        "    assert accuracy == 'accuracy of tuned'\n"
+        "    assert baseline.accuracy == 'accuracy of baseline'\n"
         "    assert (baseline.energy, baseline.power) == ('energy of baseline', 'power of baseline')\n"
         "    assert engine == 'engine of tuned'\n"
         "    assert baseline.goodput == 'goodput of baseline'\n"
@@ -316,3 +318,51 @@ def test_a_comparison_in_a_spec_without_baseline_says_so(project: Project) -> No
         ["*NotMeasured: baseline was not measured: lab.yaml has no configuration with role baseline"]
     )
     assert "handle.py" not in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("test", "kinds"),
+    [
+        ("def test_it(): pass", []),
+        ("def test_it(engine): pass", []),
+        ("def test_it(energy): pass", ["goodput"]),
+        ("def test_it(accuracy): pass", ["accuracy"]),
+        ("def test_it(tokenwatt): pass", ["accuracy", "goodput"]),
+        ("import pytest\n@pytest.fixture\ndef mine(goodput): pass\ndef test_it(mine): pass", ["goodput"]),
+    ],
+)
+def test_only_what_tests_name_is_measured_for_them(project: Project, test: str, kinds: list[str]) -> None:
+    user(project, test)
+    project.run("test_user.py", "lab.yaml", "-k", "test_it")
+    assert project.kinds == [kinds]
+
+
+REGISTERED = """
+class Parity:
+    name = "parity"
+    def check_gold(self, item): return None
+    def score(self, item, text, *, cut): return None
+"""
+
+
+@pytest.mark.parametrize(
+    ("conftest", "message"),
+    [
+        (f"{REGISTERED}\ndef pytest_tokenwatt_register(registry): registry.add_scorer(Parity())", None),
+        ("def pytest_tokenwatt_register(registry): registry.add_scorer(3)", "*int is no scorer: it lacks check_gold*"),
+        (
+            f"{REGISTERED}\ndef pytest_tokenwatt_register(registry):\n    Parity.name = 'numeric'\n"
+            "    registry.add_scorer(Parity())",
+            "*there is a scorer 'numeric' already; give Parity another name",
+        ),
+    ],
+)
+def test_a_conftest_brings_scorers(project: Project, conftest: str, message: str | None) -> None:
+    project.pytester.makeconftest(conftest)
+    result = project.run("lab.yaml")
+    if message is None:
+        assert result.ret == 0
+        assert list(project.options[0].scorers) == ["parity"]
+    else:
+        assert result.ret == 4
+        result.stderr.fnmatch_lines([message])

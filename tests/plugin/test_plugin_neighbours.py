@@ -29,6 +29,7 @@ LIGHT = {
     "pytest_tokenwatt.plugin.aliases",
     "pytest_tokenwatt.plugin.arguments",
     "pytest_tokenwatt.plugin.fixtures",
+    "pytest_tokenwatt.plugin.hooks",
     "pytest_tokenwatt.plugin.options",
 }
 

@@ -19,7 +19,10 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Proje
     ("arguments", "message"),
     [
         (["--tokenwatt-replay=a.json"], "--tokenwatt-replay is not available in this version"),
-        (["lab.yaml", "--tokenwatt-resume=runs"], "--tokenwatt-resume is not available in this version"),
+        (
+            ["lab.yaml", "--tokenwatt-resume=runs", "--tokenwatt-out=runs"],
+            "--tokenwatt-resume names the run directory already; leave out --tokenwatt-out",
+        ),
         (["lab.yaml", "--tokenwatt-baseline=b.json"], "--tokenwatt-baseline is not available in this version"),
         (
             ["lab.yaml", "--tokenwatt-save-baseline=b.json"],

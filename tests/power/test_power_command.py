@@ -53,7 +53,7 @@ def test_a_field_of_json_is_watts(tmp_path: Path, field: str, printed: str) -> N
     assert meter.read()[0].watts == 12.5
 
 
-@pytest.mark.parametrize("printed", ["0", "-5", "nan", "inf", "1e400"])
+@pytest.mark.parametrize("printed", ["0", "-5", "nan", "inf", "1e400", "1e308", "1e-310"])
 def test_what_is_no_power_is_a_missing_sample(tmp_path: Path, printed: str) -> None:
     meter = source(tmp_path, f"echo {printed}")
     meter.open()

@@ -73,6 +73,12 @@ def test_power_energy_and_reasons_are_read(pages: Pages, source: Opener) -> None
     assert dcgm.notes == ()
 
 
+def test_a_limit_of_zero_is_not_known(pages: Pages, source: Opener) -> None:
+    pages.pages["/metrics"] = gpu(A) + line("DEV_POWER_MGMT_LIMIT", 0)
+    (info,) = source().open()
+    assert info.limit_w is None
+
+
 @pytest.mark.parametrize(
     ("match", "uuids"),
     [(A, [A]), ("gpu-153", [B]), ({"Hostname": "n2"}, [B]), ({"gpu": 1, "Hostname": "n2"}, [B])],

@@ -357,6 +357,20 @@ def test_without_a_limit_any_positive_power_is_plausible() -> None:
     assert energy_j(window) == pytest.approx(540_000.0)
 
 
+@pytest.mark.parametrize("reading_w", [1e308, 1e9, 1e-310])
+def test_what_nothing_can_draw_is_no_power_even_without_a_limit(reading_w: float) -> None:
+    window = window_power(trace(without_counter(watts=[reading_w] * 81, limit_w=None), kind="other"), 10.5, 70.5)
+    assert codes(window) == ["implausible_power"]
+    assert window.invalid[0].text.endswith("not in (0, 1e+07 W]")
+
+
+def test_a_counter_that_jumps_makes_the_window_invalid() -> None:
+    jump = [1000.0 + 400.0 * at_s + (1e12 if at_s > 40.0 else 0.0) for at_s in COUNTER_S]
+    for limit_w in (700.0, None):
+        window = window_power(trace(steady(counter_j=jump, limit_w=limit_w)), 10.5, 70.5)
+        assert codes(window) == ["implausible_power", "source_disagreement"]
+
+
 # --- stale sensors -------------------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,9 @@ import pytest
 
 from pytest_tokenwatt.errors import PowerError
 from pytest_tokenwatt.power.gpus import GpuQuery
+from pytest_tokenwatt.power.integrate import window_power
 from pytest_tokenwatt.power.nvml import BoardSource, identify
+from pytest_tokenwatt.power.sampler import Sampler
 from pytest_tokenwatt.power.source import PowerSource, Reading
 from pytest_tokenwatt.testing import FakeGpu, FakeNvml, running_fake_nvml
 
@@ -275,6 +277,61 @@ def test_between_two_looks_nothing_is_asked(fake_nvml: FakeNvml) -> None:
         assert only(source).problem is None
         gpu.set_limit(500.0)
         assert [only(source).problem for _ in range(3)] == [None] * 3
+
+
+def test_what_is_seen_dates_back_to_the_look_before(fake_nvml: FakeNvml) -> None:
+    gpu = steady(fake_nvml)
+    gpu.set_processes(4321)
+    with opened(query(pids=ENGINE), look_every_s=60.0) as source:
+        before = only(source)
+        gpu.set_limit(500.0)
+        gpu.set_processes(4321, 99)
+        assert only(source).looked_s == before.looked_s
+        source.look_soon()
+        changed, foreign = only(source), only(source)
+    assert [each.problem.code for each in (changed, foreign) if each.problem] == [
+        "power_limit_changed",
+        "foreign_process",
+    ]
+    assert changed.since_s == foreign.since_s == before.looked_s
+    assert changed.looked_s is not None
+    assert before.looked_s is not None
+    assert changed.looked_s > before.looked_s
+
+
+def test_a_limit_that_could_not_be_read_dates_back_to_when_it_could(fake_nvml: FakeNvml) -> None:
+    gpu = steady(fake_nvml)
+    with opened(query(), look_every_s=0.0) as source:
+        known = only(source)
+        gpu.fail("nvmlDeviceGetEnforcedPowerLimit", 999)
+        assert only(source).problem is None
+        gpu.heal()
+        gpu.set_limit(500.0)
+        assert only(source).since_s == known.looked_s
+
+
+@pytest.mark.parametrize("code", ["power_limit_changed", "foreign_process"])
+def test_a_change_in_the_last_moments_of_a_window_makes_it_invalid(fake_nvml: FakeNvml, code: str) -> None:
+    gpu = steady(fake_nvml)
+    gpu.set_processes(4321)
+    sampler = Sampler(BoardSource(query(pids=ENGINE), look_every_s=60.0), 10.0, "board")
+    assert sampler.start(10.0) is None
+    try:
+        assert sampler.cover(time.monotonic(), 10.0)
+        start_s = time.monotonic() + 0.6
+        assert sampler.cover(start_s, 10.0)
+        time.sleep(1.2)
+        if code == "power_limit_changed":
+            gpu.set_limit(500.0)
+        else:
+            gpu.set_processes(4321, 99)
+        end_s = time.monotonic() + 0.1
+        assert sampler.cover(end_s, 10.0)
+        power = window_power(sampler.trace(), start_s, end_s)
+    finally:
+        sampler.stop(10.0)
+    assert [reason.code for reason in power.invalid] == [code]
+    assert power.energy_j is None
 
 
 def test_an_older_driver_has_the_reasons_under_their_former_name(fake_nvml: FakeNvml) -> None:

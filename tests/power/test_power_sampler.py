@@ -376,6 +376,21 @@ def test_different_problems_side_by_side_are_kept_apart() -> None:
     assert sorted(event.reason.text for event in log.trace(FakeSource()).events) == ["refused", "timeout"]
 
 
+def test_an_event_begins_when_it_may_have_begun() -> None:
+    log, reason = recording(), Reason("power_limit_changed", "it changed")
+    log.tick(9.0, [Reading("GPU-a", 400.0, problem=reason, since_s=4.0)], None)
+    (event,) = log.trace(FakeSource()).events
+    assert (event.at_s, event.last_s) == (4.0, 9.0)
+
+
+def test_a_source_that_looks_now_and_then_has_to_look_behind_the_window() -> None:
+    log = recording()
+    log.tick(9.0, [Reading("GPU-a", 400.0, looked_s=5.0)], None)
+    assert (log.reached(5.0), log.reached(6.0)) == (True, False)
+    log.tick(9.1, [Reading("GPU-a", 400.0, looked_s=9.05)], None)
+    assert log.reached(9.0)
+
+
 def test_ever_new_problems_are_bounded_and_still_make_their_window_invalid() -> None:
     log = recording()
     for tick in range(12_000):

@@ -85,8 +85,11 @@ def test_the_power_block_is_that_of_published_reports(tmp_path: Path) -> None:
 
 def test_a_source_that_gave_nothing_is_not_named_as_the_one_that_counts(tmp_path: Path) -> None:
     silent = power_of(sensors=(), ticks=0, invalid=(NO_DRIVER,), idle_w=Figure(None, "W", reason=str(NO_DRIVER)))
-    report = report_of(tmp_path, record_of("baseline", goodput_of(4572.3, energy=None), power=(silent,)))
-    assert set(report["power"].values()) == {None}
+    # Every reading failed, and took so long that it made others be missed.
+    failing = power_of(ticks=900, missed=600, failed=300)
+    for source in (silent, failing):
+        report = report_of(tmp_path, record_of("baseline", goodput_of(4572.3, energy=None), power=(source,)))
+        assert set(report["power"].values()) == {None}
 
 
 def test_the_accelerators_are_named(tmp_path: Path) -> None:

@@ -1,0 +1,65 @@
+"""Continuing an interrupted run: which of its measurements count, and why the others are taken again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_tokenwatt.engine.start import RunningEngine
+from pytest_tokenwatt.errors import UsageError
+from pytest_tokenwatt.records import ConfigRecord, GoodputRecord, SensorInfo, SuiteRecord
+from pytest_tokenwatt.spec.model import Spec
+from pytest_tokenwatt.store.records_json import read_record
+
+_JUDGING = frozenset({"gates", "title", "not_covered", "fleet", "score"})
+"""Blocks of a spec that only judge or describe; a measurement stays what it is when they change."""
+
+
+def earlier_records(directory: Path, spec: Spec) -> tuple[dict[str, ConfigRecord], list[str]]:
+    """What an interrupted run of this spec left in ``directory``, by configuration, and what does not count of it."""
+    records: dict[str, ConfigRecord] = {}
+    notes: list[str] = []
+    for configuration in spec.configurations:
+        path = directory / f"record-{configuration.key}.json"
+        if not path.exists():
+            continue
+        try:
+            record = read_record(path).record
+        except UsageError as error:
+            notes.append(f"{path.name} is not continued: {error.what}")
+            continue
+        if _measured_by(record.spec) != _measured_by(spec.raw):
+            notes.append(f"{path.name} is not continued: the spec has changed since")
+        else:
+            records[configuration.key] = record
+    return records, notes
+
+
+def _measured_by(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in raw.items() if key not in _JUDGING and not str(key).startswith("x-")}
+
+
+def differs(record: ConfigRecord, engine: RunningEngine) -> str | None:
+    """Why a record is of another engine than the one that runs now; ``None`` when it is of an equal one."""
+    if dict(record.launch) != dict(engine.launch):
+        return "it was started in another way"
+    if record.fingerprint != engine.fingerprint:
+        return "the engine has another fingerprint"
+    return None
+
+
+def kept_scenarios(
+    record: ConfigRecord, gpus: tuple[SensorInfo, ...], digests: Mapping[str, str]
+) -> Iterator[GoodputRecord]:
+    """Scenarios that were measured to their end, on the same GPUs: timing on others would be of another machine."""
+    if [gpu.sensor for gpu in record.gpus] != [gpu.sensor for gpu in gpus]:
+        return
+    for name, scenario in record.scenarios.items():
+        if not scenario.invalid and scenario.load_sha256 == digests.get(name):
+            yield scenario
+
+
+def kept_suites(record: ConfigRecord) -> Iterator[SuiteRecord]:
+    """Suites that were asked to their end; on which GPU does not matter for answers."""
+    return (suite for suite in record.suites.values() if not suite.invalid)

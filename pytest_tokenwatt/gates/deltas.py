@@ -1,0 +1,189 @@
+"""A configuration's accuracy suites against the baseline's: what gates and reports say of the difference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from pytest_tokenwatt.errors import TokenwattError
+from pytest_tokenwatt.metrics.domains import compare_by_domain, holm, summarise
+from pytest_tokenwatt.metrics.paired import Comparison, UnequalItems, compare
+from pytest_tokenwatt.metrics.resolution import resolution
+from pytest_tokenwatt.records import ConfigRecord, ItemResult, Reason, SuiteRecord
+from pytest_tokenwatt.records.accuracy import AccuracyDelta, DomainDelta, FlipRate, SuiteDelta
+from pytest_tokenwatt.spec.model import Spec
+
+RULE_LEVEL = 0.90
+
+
+def accuracy_deltas(
+    spec: Spec, records: Sequence[ConfigRecord], baseline: ConfigRecord | None = None
+) -> dict[str, AccuracyDelta]:
+    """By configuration, all its suites against those of ``baseline`` (else of the record whose role that is).
+
+    Without any baseline there are only the controls. A baseline itself has no differences either.
+    """
+    base = baseline or next((record for record in records if record.role == "baseline"), None)
+    limits = {suite.title: suite.limit for suite in spec.accuracy}
+    tiers = spec.score.tiers if spec.score is not None else {}
+    return {record.key: _accuracy_delta(record, base, limits, tiers) for record in records}
+
+
+def _accuracy_delta(
+    record: ConfigRecord, baseline: ConfigRecord | None, limits: Mapping[str, int], tiers: Mapping[str, float]
+) -> AccuracyDelta:
+    found = {name: control_flips(suite) for name, suite in record.suites.items()}
+    controls = {name: flips for name, flips in found.items() if flips is not None}
+    if baseline is None or record.role == "baseline":
+        return AccuracyDelta({}, controls)
+    names = list(dict.fromkeys([*limits, *record.suites]))
+    suites = {name: suite_delta(name, record, baseline, limits.get(name)) for name in names}
+    return mean_of(suites, tiers, controls)
+
+
+def mean_of(
+    suites: Mapping[str, SuiteDelta], tiers: Mapping[str, float], controls: Mapping[str, FlipRate] | None = None
+) -> AccuracyDelta:
+    """The mean drop over the suites that can be compared, with the worst of them and the tier."""
+    summary = summarise({name: suite.delta_pts for name, suite in suites.items()}, tiers)
+    return AccuracyDelta(
+        suites,
+        controls or {},
+        summary.mean_drop_pts,
+        summary.worst,
+        summary.worst_drop_pts,
+        summary.tier,
+        summary.valid_domains,
+        summary.left_out,
+    )
+
+
+def suite_delta(name: str, candidate: ConfigRecord, baseline: ConfigRecord, limit: int | None = None) -> SuiteDelta:
+    """The suite ``name`` of two configurations, item by item, or by their scores where a record has no items.
+
+    ``limit`` is how many items the spec asks, for records that do not tell.
+    """
+    record, base = candidate.suites.get(name), baseline.suites.get(name)
+    fault = _fault(candidate, baseline, name)
+    if fault is not None or record is None or base is None:
+        return SuiteDelta(fault=fault)
+    if _other_questions(record, base):
+        return SuiteDelta(
+            fault=Reason("suite_differs", f"candidate and baseline were asked otherwise: {_how(record, base)}")
+        )
+    try:
+        return _paired(record, base) if record.items and base.items else _by_score(record, base, limit)
+    except UnequalItems as error:
+        return SuiteDelta(fault=Reason(error.reason, str(error)))
+
+
+def suite_faults(config: ConfigRecord, name: str) -> tuple[Reason, ...]:
+    """Why a configuration's score on a suite is not to be believed; empty when it is."""
+    record = config.suites.get(name)
+    if config.invalid:
+        return config.invalid
+    if record is None:
+        return (Reason("not_measured", f"{config.key} has no record of {name}"),)
+    if record.invalid:
+        return record.invalid
+    if record.score is None or not math.isfinite(record.score) or record.answered == 0:
+        return (Reason("no_items", f"no item of {name} was answered"),)
+    return ()
+
+
+def _fault(candidate: ConfigRecord, baseline: ConfigRecord, name: str) -> Reason | None:
+    ours, theirs = suite_faults(candidate, name), suite_faults(baseline, name)
+    if ours:
+        return ours[0]
+    return Reason("baseline_invalid", f"baseline {baseline.key}: {theirs[0]}") if theirs else None
+
+
+def _other_questions(record: SuiteRecord, base: SuiteRecord) -> bool:
+    """Records of other tools have no hash, and are not judged on it."""
+    return len({record.sha256, base.sha256} - {""}) > 1
+
+
+def _how(record: SuiteRecord, base: SuiteRecord) -> str:
+    """Which settings differ, as far as the records hold them."""
+    both: dict[str, tuple[object, object]] = {
+        "scorer": (record.scorer, base.scorer),
+        "api": (record.api, base.api),
+        "shots": (record.shots, base.shots),
+        "max_tokens": (record.max_tokens, base.max_tokens),
+        "items": (len({item.id for item in record.items}), len({item.id for item in base.items})),
+    }
+    parts = [f"{name} {ours} against {theirs}" for name, (ours, theirs) in both.items() if ours != theirs]
+    return ", ".join(parts) or "prompts, golds, stops or sampling"
+
+
+def _paired(record: SuiteRecord, base: SuiteRecord) -> SuiteDelta:
+    """Raises ``UnequalItems`` when the two are not of the same items."""
+    found = compare(base.items, record.items)
+    interval, narrower = found.interval_pts(), found.interval_pts(RULE_LEVEL)
+    if found.delta_pts is None or interval is None:
+        return SuiteDelta(fault=Reason("no_items", "no item was answered by both candidate and baseline"))
+    control = control_flips(base)
+    told = resolution(
+        found.effective_n, control=None if control is None else control.share, observed=found.counts.flip_rate
+    )
+    return SuiteDelta(
+        delta_pts=found.delta_pts,
+        n=found.counts.n,
+        items=len({item.id for item in record.items}),
+        independent=found.effective_n,
+        right_to_wrong=found.counts.base_only,
+        wrong_to_right=found.counts.candidate_only,
+        interval_pts=interval,
+        interval_90_pts=narrower,
+        mid_p=found.mid_p,
+        resolvable_pts=told.drop_pts,
+        flip_rate=told.flip_rate,
+        flip_source=told.source,
+        domains=_domains(record, base),
+    )
+
+
+def _by_score(record: SuiteRecord, base: SuiteRecord, limit: int | None) -> SuiteDelta:
+    """Without item results there are neither flips nor intervals. Raises ``UnequalItems`` for two sample sizes."""
+    sizes = {record.answered, base.answered} - {None}
+    if len(sizes) > 1:
+        raise UnequalItems(f"the candidate has {record.answered} answers, the baseline {base.answered}")
+    n = next(iter(sizes), limit)
+    told = resolution(n) if n else None
+    return SuiteDelta(
+        delta_pts=(record.score or 0.0) - (base.score or 0.0),
+        n=n,
+        items=n,
+        independent=n,
+        resolvable_pts=told.drop_pts if told else None,
+        flip_rate=told.flip_rate if told else None,
+        flip_source=told.source if told else None,
+    )
+
+
+def _domains(record: SuiteRecord, base: SuiteRecord) -> dict[str, DomainDelta]:
+    found = compare_by_domain(base.items, record.items, record.domains)
+    corrected = holm({name: comparison.p_value for name, comparison in found.items() if comparison.counts.n})
+    return dict(_domain_deltas(found, corrected))
+
+
+def _domain_deltas(
+    found: Mapping[str, Comparison], corrected: Mapping[str, float]
+) -> Iterator[tuple[str, DomainDelta]]:
+    for name, comparison in found.items():
+        delta_pts, interval = comparison.delta_pts, comparison.interval_pts()
+        if delta_pts is not None and interval is not None:
+            yield name, DomainDelta(delta_pts, comparison.counts.n, interval, corrected.get(name))
+
+
+def control_flips(record: SuiteRecord) -> FlipRate | None:
+    """What flipped between a suite and its control, the same items asked again; ``None`` without one."""
+    asked = {(item.id, item.seed) for item in record.control}
+    first: list[ItemResult] = [item for item in record.items if (item.id, item.seed) in asked]
+    if not first:
+        return None
+    try:
+        counts = compare(first, record.control).counts
+    except TokenwattError:
+        return None
+    return FlipRate(counts.flips, counts.n) if counts.n else None

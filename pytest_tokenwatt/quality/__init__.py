@@ -1,0 +1,1 @@
+"""Quality of the answers: suites, scorers, and the statistics that compare them."""
