@@ -9,7 +9,7 @@ from pytest_tokenwatt.errors import GateFailed, NotMeasured, TokenwattError
 if TYPE_CHECKING:
     from pytest_tokenwatt.plugin.handle import LabHandle as Lab
     from pytest_tokenwatt.records import Outcome, Scored, SuiteItem
-    from pytest_tokenwatt.values import Energy, Goodput, Power
+    from pytest_tokenwatt.values import Accuracy, Energy, Goodput, LengthShift, Power
 
 __version__ = "0.1.0"
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "GateFailed",
     "Goodput",
     "Lab",
+    "LengthShift",
     "NotMeasured",
     "Outcome",
     "Power",
@@ -26,7 +27,7 @@ __all__ = [
     "TokenwattError",
     "__version__",
 ]
-_VALUES = ("Accuracy", "Energy", "Goodput", "Power")
+_VALUES = ("Accuracy", "Energy", "Goodput", "LengthShift", "Power")
 _RECORDS = ("Outcome", "Scored", "SuiteItem")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pytest_tokenwatt import __version__
+from pytest_tokenwatt.campaign.lengths import length_value
 from pytest_tokenwatt.campaign.misfits import misfits
 from pytest_tokenwatt.campaign.observe import Deadline
 from pytest_tokenwatt.campaign.order import by_phase
@@ -28,6 +29,7 @@ from pytest_tokenwatt.gates.catalog import list_gates
 from pytest_tokenwatt.gates.deltas import accuracy_deltas
 from pytest_tokenwatt.gates.finding import unusable
 from pytest_tokenwatt.gates.judge import exit_code, judge
+from pytest_tokenwatt.gates.shifts import length_deltas
 from pytest_tokenwatt.gates.user import judge_user_rule
 from pytest_tokenwatt.quality.scoring import Scorer
 from pytest_tokenwatt.records import DEFAULT_SCENARIO, ConfigRecord, GateResult, GateSpec, Verdict
@@ -42,7 +44,7 @@ from pytest_tokenwatt.store.atomic import write_json
 from pytest_tokenwatt.store.journal import Event, Journal
 from pytest_tokenwatt.store.records_json import write_run_record
 from pytest_tokenwatt.store.rundir import RunDirectory, file_obstacle
-from pytest_tokenwatt.values import Accuracy, Energy, Goodput, Power
+from pytest_tokenwatt.values import Accuracy, Energy, Goodput, LengthShift, Power
 
 REPORT_NAME = "report.json"
 _REQUIREMENTS = ("pytest", "numpy", "scipy", "httptools")
@@ -230,6 +232,18 @@ class Lab:
         if found is None:
             raise NotMeasured(f"{config} accuracy", f"suite {name} was not asked: nothing that was selected needs it")
         return compared(config, found, baseline.suites.get(name) if baseline else None)
+
+    def length_shift(self, config: str) -> LengthShift:
+        """How long the answers to all suites are against the baseline's, which is measured for it.
+
+        Raises ``GateFailed`` when a suite is invalid, ``NotMeasured`` without suites, without a baseline, or of it.
+        """
+        base = self.spec.baseline
+        if not self.spec.accuracy:
+            raise NotMeasured("length_shift", "the spec has no accuracy block")
+        if base is None or base.key == config:
+            raise NotMeasured(f"{config} length_shift", "there is no baseline to compare with")
+        return length_value(self.spec, self._record(config), self._record(base.key))
 
     def _suite_name(self, suite: str | None) -> str:
         known = [each.title for each in self.spec.accuracy]
@@ -451,6 +465,7 @@ class Lab:
             variance_band_pct=session_band_pct(records, scenario),
             energy_band_pct=session_energy_band_pct(records, scenario),
             accuracy=accuracy_deltas(self.spec, records),
+            lengths=length_deltas(self.spec, records),
             title=self._options.title,
             interrupted=self._interrupted,
         )
@@ -461,7 +476,11 @@ def _versions() -> dict[str, str]:
     return own | {name: version(name) for name in _REQUIREMENTS}
 
 
-_RATIOS = {"rule": ("min_ratio", "max_ratio"), "accuracy": ("max_drop_pts", "max_mean_drop_pts")}
+_RATIOS = {
+    "rule": ("min_ratio", "max_ratio"),
+    "accuracy": ("max_drop_pts", "max_mean_drop_pts"),
+    "length": ("max_shift",),
+}
 """Limits of a gate that compare with the baseline, by its kind; of all others ``min`` does."""
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         SuiteRecord,
         WindowResult,
     )
+    from pytest_tokenwatt.records.accuracy import LengthDelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,3 +273,56 @@ class Accuracy:
         if self.change is None:
             raise NotMeasured(f"{self.config} {self.suite} delta_pts", self.why)
         return self.change
+
+
+@dataclass(frozen=True, slots=True)
+class LengthShift:
+    """How long the answers to the accuracy suites are against the baseline's to the same items."""
+
+    config: str
+    record: LengthDelta
+
+    @property
+    def share(self) -> float:
+        """Mean generated tokens, candidate / baseline − 1: 0.018 is 1.8 % longer."""
+        return self._known("share", self.record.shift)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of ``share``."""
+        if self.record.interval is None:
+            raise NotMeasured(f"{self.config} length_shift interval", self._why())
+        return self.record.interval
+
+    @property
+    def tokens(self) -> float:
+        """Mean generated tokens of an answer."""
+        return self._known("tokens", self.record.tokens)
+
+    @property
+    def baseline_tokens(self) -> float:
+        """Mean generated tokens of the baseline's answers to the same items."""
+        return self._known("baseline_tokens", self.record.baseline_tokens)
+
+    @property
+    def answers(self) -> int:
+        """How many answers are compared, over all suites and seeds."""
+        return self.record.n
+
+    @property
+    def truncated(self) -> int:
+        """Of these, how many ended at max_tokens on either side: their own ends are not known."""
+        return self.record.truncated
+
+    @property
+    def validity(self) -> tuple[Reason, ...]:
+        """Reasons why the figure decides nothing; empty when it does."""
+        return (*self.record.faults, *self.record.doubts)
+
+    def _known(self, name: str, value: float | None) -> float:
+        if value is None:
+            raise NotMeasured(f"{self.config} length_shift {name}", self._why())
+        return value
+
+    def _why(self) -> str:
+        return "; ".join(map(str, self.validity)) or "not measured"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from pytest_tokenwatt.quality.suites import LoadedSuite
 from pytest_tokenwatt.records import Reason, SuiteRecord
 from pytest_tokenwatt.records.accuracy import Answer
 from pytest_tokenwatt.spec.model import Configuration, Suite
-from pytest_tokenwatt.store.answers import AnswerLog
+from pytest_tokenwatt.store.answers import AnswerLog, answers_name
 from pytest_tokenwatt.store.journal import Event
 
 PROGRESS_EVERY_S = 10.0
@@ -25,6 +26,7 @@ PROGRESS_EVERY_S = 10.0
 def measure_suite(configuration: Configuration, suite: Suite, engine: RunningEngine, session: Session) -> SuiteRecord:
     """Ask a suite, and on the baseline its control too. Raises ``TokenwattError`` for what is no fault of the engine.
 
+    So it does when the time budget runs out meanwhile (``LoadError`` with the reason ``time_budget``).
     ``KeyboardInterrupt`` passes through; every answer that came until then is on disk.
     """
     loaded, scorer = session.shelf.open(suite), session.shelf.scorer(suite)
@@ -32,7 +34,9 @@ def measure_suite(configuration: Configuration, suite: Suite, engine: RunningEng
     if suite.control and configuration.role == "baseline":
         asked += questions(loaded.items, suite, part=CONTROL)
     session.journal.write(Event.SUITE_STARTED, config=configuration.key, suite=suite.title, questions=len(asked))
-    name = f"answers-{configuration.key}-{suite.title}.jsonl"
+    spec = session.spec
+    pairs = [(config.key, each.title) for config in spec.configurations for each in spec.accuracy]
+    name = answers_name(configuration.key, suite.title, pairs)
     path = session.run_dir.file(name)
     with AnswerLog(path, _head(configuration, suite, loaded, engine), resume=session.resumed) as log:
         invalid = _Inquiry(configuration, suite, engine, session, log).run(asked)
@@ -47,6 +51,8 @@ def measure_suite(configuration: Configuration, suite: Suite, engine: RunningEng
         invalid=[str(reason) for reason in record.invalid],
     )
     session.say(f"{configuration.key} {suite.title}: {_told(record)}")
+    for note in record.notes:
+        session.say(f"{configuration.key} {suite.title}: {note}")
     return record
 
 
@@ -97,6 +103,16 @@ class _Inquiry:
     def _ask(self, part: str, left: Sequence[Question]) -> None:
         if not left:
             return
+        deadline = self.session.deadline
+        deadline.check()
+        try:
+            self.engine.call(self._ask_until(deadline.at_s, part, left))
+        except TimeoutError:
+            deadline.check()
+            raise
+
+    async def _ask_until(self, at_s: float | None, part: str, left: Sequence[Question]) -> None:
+        """Ask until a monotonic instant, behind which ``TimeoutError`` is raised; what was answered by then is kept."""
         progress = _Progress(self._name(part), len(left), self.session)
 
         def keep(question: Question, answer: Answer) -> None:
@@ -104,9 +120,9 @@ class _Inquiry:
             self.log.write(question.key, answer)
             progress.count()
 
-        self.session.deadline.check()
-        self.engine.call(
-            ask_all(
+        # A little later, so that whoever looks at the clock then agrees.
+        async with asyncio.timeout(None if at_s is None else max(0.0, at_s - time.monotonic()) + 0.01):
+            await ask_all(
                 self.engine.client,
                 self.suite,
                 left,
@@ -114,7 +130,6 @@ class _Inquiry:
                 keep=keep,
                 death=self.engine.death,
             )
-        )
 
 
 @dataclass(slots=True)

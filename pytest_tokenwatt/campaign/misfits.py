@@ -9,6 +9,7 @@ from pytest_tokenwatt.campaign.scenario import SERVER
 from pytest_tokenwatt.errors import Problem, UsageError
 from pytest_tokenwatt.load.traces import open_trace
 from pytest_tokenwatt.metrics.goodput import figure_names
+from pytest_tokenwatt.records import DEFAULT_SCENARIO
 from pytest_tokenwatt.spec.model import Configuration, Scenario, Spec
 
 _NO_FIGURE = "its metric is no figure that is measured"
@@ -37,7 +38,8 @@ def _undrawable(spec: Spec, configuration: Configuration, scenario: Scenario) ->
 
 
 def _unpromised(spec: Spec, configuration: Configuration, scenario: Scenario) -> Iterator[Problem]:
-    if not scenario.bounds:
+    # A spec of suites alone is meant so.
+    if not scenario.bounds and (scenario.name != DEFAULT_SCENARIO or not spec.accuracy):
         what = f"{configuration.key} promises nothing in scenario {scenario.name}, so that no goodput is measured"
         yield Problem(str(spec.path), configuration.line, "slo", what, "add slo", severity="warning")
 

@@ -167,8 +167,9 @@ class Phase:
         return self._session.spec.digest(self.configuration, scenario)
 
     def _measure_suites(self, engine: RunningEngine, earlier: ConfigRecord | None) -> None:
-        kept = {each.name: each for each in kept_suites(earlier)} if earlier else {}
-        for suite in self._session.spec.accuracy:
+        suites = self._session.spec.accuracy
+        kept = {each.name: each for each in kept_suites(earlier, suites)} if earlier else {}
+        for suite in suites:
             record = self._answered(engine, suite, kept.get(suite.title))
             self.record = replace(self.record, suites={**self.record.suites, suite.title: record})
             self._store()

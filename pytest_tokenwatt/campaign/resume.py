@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pytest_tokenwatt.engine.start import RunningEngine
 from pytest_tokenwatt.errors import UsageError
 from pytest_tokenwatt.records import ConfigRecord, GoodputRecord, SensorInfo, SuiteRecord
-from pytest_tokenwatt.spec.model import Spec
+from pytest_tokenwatt.spec.model import Spec, Suite
 from pytest_tokenwatt.store.records_json import read_record
 
-_JUDGING = frozenset({"gates", "title", "not_covered", "fleet", "score"})
+_JUDGING = frozenset({"gates", "title", "not_covered", "fleet", "score", "$schema"})
 """Blocks of a spec that only judge or describe; a measurement stays what it is when they change."""
+_JUDGING_WITHIN = {"configs": frozenset({"gates", "label"}), "accuracy": frozenset({"max_drop_pts", "min_score"})}
+"""The same within the entries of a block."""
 
 
 def earlier_records(directory: Path, spec: Spec) -> tuple[dict[str, ConfigRecord], list[str]]:
@@ -29,6 +31,8 @@ def earlier_records(directory: Path, spec: Spec) -> tuple[dict[str, ConfigRecord
         except UsageError as error:
             notes.append(f"{path.name} is not continued: {error.what}")
             continue
+        if not (record.scenarios or record.suites):
+            continue
         if _measured_by(record.spec) != _measured_by(spec.raw):
             notes.append(f"{path.name} is not continued: the spec has changed since")
         else:
@@ -37,7 +41,15 @@ def earlier_records(directory: Path, spec: Spec) -> tuple[dict[str, ConfigRecord
 
 
 def _measured_by(raw: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in raw.items() if key not in _JUDGING and not str(key).startswith("x-")}
+    blocks = {key: value for key, value in raw.items() if key not in _JUDGING and not str(key).startswith("x-")}
+    return {key: _without(value, _JUDGING_WITHIN.get(key, frozenset())) for key, value in blocks.items()}
+
+
+def _without(block: Any, keys: frozenset[str]) -> Any:
+    """A mapping, or each of a list of mappings, without some of its keys."""
+    if isinstance(block, Mapping):
+        return {key: value for key, value in block.items() if key not in keys}
+    return [_without(each, keys) for each in block] if keys and isinstance(block, list) else block
 
 
 def differs(record: ConfigRecord, engine: RunningEngine) -> str | None:
@@ -60,6 +72,7 @@ def kept_scenarios(
             yield scenario
 
 
-def kept_suites(record: ConfigRecord) -> Iterator[SuiteRecord]:
-    """Suites that were asked to their end; on which GPU does not matter for answers."""
-    return (suite for suite in record.suites.values() if not suite.invalid)
+def kept_suites(record: ConfigRecord, suites: Iterable[Suite]) -> Iterator[SuiteRecord]:
+    """Those of ``suites`` that were asked to their end, with every seed; on which GPU does not matter for answers."""
+    seeds = {suite.title: suite.seeds for suite in suites}
+    return (suite for suite in record.suites.values() if not suite.invalid and suite.seeds == seeds.get(suite.name))

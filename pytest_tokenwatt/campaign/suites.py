@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pytest_tokenwatt.errors import Problem, SpecError, UsageError
 from pytest_tokenwatt.metrics.paired import UnequalItems, compare
-from pytest_tokenwatt.metrics.resolution import ASSUMED_FLIP_RATE, items_to_resolve, resolution
+from pytest_tokenwatt.metrics.resolution import ASSUMED_FLIP_RATE, LEAST_MARGIN_PTS, items_to_resolve, resolution
 from pytest_tokenwatt.quality.scorers import find_scorer
 from pytest_tokenwatt.quality.scoring import Scorer
 from pytest_tokenwatt.quality.suites import LoadedSuite, open_suite
@@ -60,7 +60,7 @@ class Shelf:
                 items = len(self.open(suite).items)
             except UsageError:
                 continue
-            drop_pts = resolution(items * suite.seeds).drop_pts
+            drop_pts = resolution(_independent(items, suite)).drop_pts
             told[suite.title] = f"{items} items can resolve a drop of {drop_pts:.1f} points (if 5 % of them flip)"
         return told
 
@@ -68,7 +68,7 @@ class Shelf:
         """A suite too small for its margin: under ``noninferiority`` it can never pass."""
         candidates = [each for each in self.spec.configurations if each.role != "baseline"]
         rules = {each.gates.accuracy.rule for each in candidates if each.gates.accuracy.mode == "enforce"}
-        told = resolution(len(loaded.items) * suite.seeds)
+        told = resolution(_independent(len(loaded.items), suite))
         if not rules or told.drop_pts <= suite.max_drop_pts:
             return
         what = (
@@ -76,7 +76,7 @@ class Shelf:
             f" {suite.max_drop_pts:g} (assuming that {100 * ASSUMED_FLIP_RATE:g} % flip)"
         )
         remedy = "raise max_drop_pts"
-        if suite.max_drop_pts > 0:
+        if suite.max_drop_pts >= LEAST_MARGIN_PTS:
             remedy = f"ask {items_to_resolve(suite.max_drop_pts, told.flip_rate):,} items, or raise max_drop_pts"
         severity = "error" if "noninferiority" in rules and not self.spec.is_quick else "warning"
         place = str(self.spec.path)
@@ -85,6 +85,11 @@ class Shelf:
     def _line(self, number: int, key: str) -> int | None:
         line = self.spec.line
         return line("accuracy", number, key) or line("accuracy", key) or line("accuracy", number) or line("accuracy")
+
+
+def _independent(items: int, suite: Suite) -> int:
+    """How many answers tell something of their own: greedy ones to one item are the same with every seed."""
+    return items * suite.seeds if suite.sampling.temperature > 0 else items
 
 
 def estimated_s(spec: Spec, *, control: bool) -> float:

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pytest_tokenwatt.gates.deltas import mean_of, suite_delta, suite_faults
+from pytest_tokenwatt.gates.deltas import mean_of, nothing_read, suite_delta, suite_faults
 from pytest_tokenwatt.gates.finding import Finding, no_baseline, unusable
 from pytest_tokenwatt.gates.sample import can_resolve, could_be_within, difference, flips, size
 from pytest_tokenwatt.gates.wording import apart, points, points_apart, points_limit
-from pytest_tokenwatt.metrics.resolution import items_to_resolve
+from pytest_tokenwatt.metrics.resolution import LEAST_MARGIN_PTS, items_to_resolve
 from pytest_tokenwatt.records import ConfigRecord, GateSpec, Reason, SuiteRecord, Verdict
 from pytest_tokenwatt.records.accuracy import AccuracyDelta, SuiteDelta
 
 NONINFERIORITY = "noninferiority"
 _ROUNDING = 1e-9
 """Scores of records without items are decimals whose difference may be off by this much."""
-_LEAST_MARGIN_PTS = 0.01
-"""Below it, no number of items is worth telling."""
 
 
 def judge_accuracy(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRecord | None) -> Finding:
@@ -25,7 +23,8 @@ def judge_accuracy(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigReco
 
     ``point`` passes from a difference of −``max_drop_pts`` on. ``noninferiority`` passes when the 90 % two-sided
     interval lies above it, fails when it lies below, and is inconclusive between. A score below ``min_score`` fails
-    whatever the difference, and is all that a baseline can fail.
+    whatever the difference, and is all that a baseline can fail. Where no answer of the baseline can be read no drop
+    could show, and the gate is invalid.
     """
     if "max_mean_drop_pts" in gate.limits:
         return _judge_mean(gate, candidate, baseline)
@@ -44,6 +43,9 @@ def judge_accuracy(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigReco
     if delta.delta_pts is None:
         return absolute if absolute.verdict is Verdict.FAIL else unusable([delta.fault] if delta.fault else [], rule)
     relative = _judge_difference(gate, delta, delta.delta_pts, rule)
+    unread = nothing_read(baseline, name)
+    if unread is not None:
+        relative = replace(relative, verdict=Verdict.INVALID, reasons=(unread,))
     return relative if absolute.verdict is Verdict.PASS else _both_broken(absolute, relative)
 
 
@@ -59,7 +61,7 @@ def _judge_score(gate: GateSpec, record: SuiteRecord, score: float, rule: str) -
 
 def _both_broken(absolute: Finding, relative: Finding) -> Finding:
     """The score is too low; a drop that is too large is said beside it."""
-    also = relative.reasons if relative.verdict is Verdict.FAIL else ()
+    also = relative.reasons if relative.verdict in (Verdict.FAIL, Verdict.INVALID) else ()
     return replace(absolute, text=f"{absolute.text}, {relative.text}", reasons=(*absolute.reasons, *also))
 
 
@@ -98,7 +100,7 @@ def _by_interval(delta: SuiteDelta, value: float, limit: float) -> tuple[Verdict
 
 def _needed(delta: SuiteDelta, limit: float) -> str:
     """How many independent items would resolve the limit, when there are fewer."""
-    if not (-limit >= _LEAST_MARGIN_PTS and delta.flip_rate is not None and delta.independent):
+    if not (-limit >= LEAST_MARGIN_PTS and delta.flip_rate is not None and delta.independent):
         return ""
     needed = items_to_resolve(-limit, max(delta.flip_rate, min(1.0, 1.0 / delta.independent)))
     return f", {needed:,} would resolve {points_limit(-limit)} pt" if needed > delta.independent else ""
@@ -131,6 +133,7 @@ def _judge_mean(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRecord 
         return no_baseline(gate.limits.get("on_missing_baseline", "fail"), f"{len(suites)} suites", rule)
     deltas = {name: suite_delta(name, candidate, baseline, asked) for name, asked in suites.items()}
     faults = [_named(name, delta.fault) for name, delta in deltas.items() if delta.fault is not None]
+    faults += [_named(name, unread) for name in suites if (unread := nothing_read(baseline, name)) is not None]
     found = mean_of(deltas, gate.limits.get("tiers") or {})
     if faults or found.mean_drop_pts is None:
         return unusable(faults, rule)

@@ -193,9 +193,16 @@ class _Lister:
                 yield from self._gate(
                     "perplexity", param=corpus.name, limits={"max_dnll": corpus.max_dnll}, origin=origin
                 )
-        if drift is not None or self.spec.accuracy:
-            limits = {"max_shift": self.config.gates.length.max_shift}
-            yield from self._gate("length", limits=limits, origin=("drift",) if drift is not None else ("accuracy",))
+        yield from self._length()
+
+    def _length(self) -> Iterator[GateSpec]:
+        """Measured of the answers to the accuracy suites; those to drift prompts alone are not measured yet."""
+        suites = {suite.title: suite.limit for suite in self.spec.accuracy}
+        limits = {"max_shift": self.config.gates.length.max_shift, "suites": suites}
+        if suites:
+            yield from self._gate("length", needs="accuracy", limits=limits, origin=("accuracy",))
+        elif self.spec.drift is not None:
+            yield from self._gate("length", limits=limits, origin=("drift",))
 
     # --- efficiency and audits
 

@@ -10,7 +10,7 @@ from pytest_tokenwatt.metrics.domains import compare_by_domain, holm, summarise
 from pytest_tokenwatt.metrics.paired import Comparison, UnequalItems, compare
 from pytest_tokenwatt.metrics.resolution import resolution
 from pytest_tokenwatt.records import ConfigRecord, ItemResult, Reason, SuiteRecord
-from pytest_tokenwatt.records.accuracy import AccuracyDelta, DomainDelta, FlipRate, SuiteDelta
+from pytest_tokenwatt.records.accuracy import AccuracyDelta, DomainDelta, FlipRate, Outcome, SuiteDelta
 from pytest_tokenwatt.spec.model import Spec
 
 RULE_LEVEL = 0.90
@@ -64,13 +64,9 @@ def suite_delta(name: str, candidate: ConfigRecord, baseline: ConfigRecord, limi
     ``limit`` is how many items the spec asks, for records that do not tell.
     """
     record, base = candidate.suites.get(name), baseline.suites.get(name)
-    fault = _fault(candidate, baseline, name)
+    fault = comparison_fault(name, candidate, baseline)
     if fault is not None or record is None or base is None:
         return SuiteDelta(fault=fault)
-    if _other_questions(record, base):
-        return SuiteDelta(
-            fault=Reason("suite_differs", f"candidate and baseline were asked otherwise: {_how(record, base)}")
-        )
     try:
         return _paired(record, base) if record.items and base.items else _by_score(record, base, limit)
     except UnequalItems as error:
@@ -91,11 +87,30 @@ def suite_faults(config: ConfigRecord, name: str) -> tuple[Reason, ...]:
     return ()
 
 
-def _fault(candidate: ConfigRecord, baseline: ConfigRecord, name: str) -> Reason | None:
+def nothing_read(baseline: ConfigRecord, name: str) -> Reason | None:
+    """Why no drop could show: of all the baseline's answers, none is one that the scorer can read."""
+    record = baseline.suites.get(name)
+    if record is None or not record.counts or not record.answered:
+        return None
+    if record.counts.get(Outcome.CORRECT, 0) or record.counts.get(Outcome.WRONG, 0):
+        return None
+    seen = [f"{count} {outcome}" for outcome, count in record.counts.items() if count and outcome != Outcome.FAILED]
+    text = f"no drop could show, since none of baseline {baseline.key}'s answers to {name} can be read"
+    remedy = "check prompts, max_tokens, stop and the chat template"
+    return Reason("baseline_invalid", f"{text} ({', '.join(seen)}); {remedy}")
+
+
+def comparison_fault(name: str, candidate: ConfigRecord, baseline: ConfigRecord) -> Reason | None:
+    """Why the answers of two configurations to a suite cannot be compared, as far as settings and scores tell."""
     ours, theirs = suite_faults(candidate, name), suite_faults(baseline, name)
     if ours:
         return ours[0]
-    return Reason("baseline_invalid", f"baseline {baseline.key}: {theirs[0]}") if theirs else None
+    if theirs:
+        return Reason("baseline_invalid", f"baseline {baseline.key}: {theirs[0]}")
+    record, base = candidate.suites[name], baseline.suites[name]
+    if _other_questions(record, base):
+        return Reason("suite_differs", f"candidate and baseline were asked otherwise: {_how(record, base)}")
+    return None
 
 
 def _other_questions(record: SuiteRecord, base: SuiteRecord) -> bool:

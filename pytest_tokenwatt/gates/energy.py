@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pytest_tokenwatt.gates.band import session_energy_band_pct
-from pytest_tokenwatt.gates.finding import Finding, baseline_fault, incomparable, no_baseline, unusable
+from pytest_tokenwatt.gates.finding import (
+    Finding,
+    baseline_fault,
+    incomparable,
+    no_baseline,
+    other_hardware,
+    other_limit,
+    unusable,
+)
 from pytest_tokenwatt.gates.wording import apart, number
 from pytest_tokenwatt.metrics.goodput import is_measurable
 from pytest_tokenwatt.records import ConfigRecord, EnergyRecord, GateSpec, GoodputRecord, Reason, Verdict
@@ -21,14 +29,16 @@ class _Ratio:
 
     value: float
     error: float | None
+    remark: str = ""
 
     @property
     def text(self) -> str:
         """The change in per cent, and whether it is more than equal measurements differ."""
         change = f"{100 * (self.value - 1):+.1f} %"
         if self.error is None:
-            return f"({change}, error not known)"
-        return f"({change})" if is_measurable(self.value, self.error) else f"({change}), no measurable difference"
+            return f"({change}, error not known){self.remark}"
+        unlike = is_measurable(self.value, self.error)
+        return f"({change}){'' if unlike else ', no measurable difference'}{self.remark}"
 
 
 def judge_energy(
@@ -54,10 +64,10 @@ def judge_energy(
         return absolute
     if baseline is None:
         return no_baseline(gate.limits.get("on_missing_baseline", "fail"), absolute.text, rule, tok_j, _UNIT)
-    ratio = _ratio(record, baseline, records)
+    ratio = other_hardware(candidate, baseline) or _ratio(record, baseline, records)
     if isinstance(ratio, Reason):
         return _without_ratio(absolute, ratio, compared)
-    return _judge_ratio(gate, absolute, ratio)
+    return _judge_ratio(gate, absolute, replace(ratio, remark=other_limit(candidate, baseline)))
 
 
 def _tokens_per_joule(config: ConfigRecord, record: GoodputRecord) -> float | tuple[Reason, ...]:

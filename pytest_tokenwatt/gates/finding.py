@@ -65,6 +65,24 @@ def incomparable(record: GoodputRecord, base: GoodputRecord) -> Reason | None:
     return None
 
 
+def other_hardware(candidate: ConfigRecord, baseline: ConfigRecord) -> Reason | None:
+    """Why two configurations cannot be compared: they ran on different accelerators. Unknown ones are not judged."""
+    names = [sorted({gpu.name or "?" for gpu in record.gpus}) for record in (candidate, baseline)]
+    if not all(names) or names[0] == names[1]:
+        return None
+    ours, theirs = (" and ".join(each) for each in names)
+    return Reason("hardware_differs", f"the candidate ran on {ours}, the baseline on {theirs}")
+
+
+def other_limit(candidate: ConfigRecord, baseline: ConfigRecord) -> str:
+    """A remark on power limits that differ, for a reader of a ratio; empty when they are equal or unknown."""
+    limits = [sorted({gpu.limit_w for gpu in record.gpus if gpu.limit_w}) for record in (candidate, baseline)]
+    if not all(limits) or limits[0] == limits[1]:
+        return ""
+    ours, theirs = ("/".join(f"{limit:g}" for limit in each) for each in limits)
+    return f", power limit {ours} W against {theirs} W"
+
+
 def without_goodput(record: GoodputRecord) -> tuple[Reason, ...]:
     """Why there is no passing rate, one reason per miss."""
     misses = record.misses or ("no rate passed",)

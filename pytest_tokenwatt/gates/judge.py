@@ -10,6 +10,7 @@ from pytest_tokenwatt.gates.catalog import LATER
 from pytest_tokenwatt.gates.energy import judge_energy
 from pytest_tokenwatt.gates.finding import Finding, unusable
 from pytest_tokenwatt.gates.identity import identical_twin
+from pytest_tokenwatt.gates.length import judge_length
 from pytest_tokenwatt.gates.rules import judge_rule
 from pytest_tokenwatt.gates.serving import judge_contract, judge_goodput, judge_slo
 from pytest_tokenwatt.records import ConfigRecord, GateResult, GateSpec, GoodputRecord, Reason, Verdict
@@ -52,11 +53,13 @@ def _find(
         return judge_rule(gate, candidate, baseline)
     if gate.kind == "accuracy":
         return judge_accuracy(gate, candidate, baseline)
+    if gate.kind == "length":
+        return judge_length(gate, candidate, baseline)
     record = _scenario(gate, candidate)
     if gate.kind == "slo" and record is not None:
         return judge_slo(gate, record)
     if gate.kind == "goodput" and record is not None:
-        return judge_goodput(gate, record, baseline, records)
+        return judge_goodput(gate, candidate, record, baseline, records)
     if gate.kind == "energy" and record is not None:
         return judge_energy(gate, candidate, record, baseline, records)
     return unusable((Reason("not_measured", f"{candidate.key} has no record of {gate.scenario or gate.kind}"),))

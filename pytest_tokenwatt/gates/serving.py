@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pytest_tokenwatt.gates.band import session_band_pct
-from pytest_tokenwatt.gates.finding import Finding, baseline_fault, incomparable, no_baseline, unusable, without_goodput
+from pytest_tokenwatt.gates.finding import (
+    Finding,
+    baseline_fault,
+    incomparable,
+    no_baseline,
+    other_hardware,
+    other_limit,
+    unusable,
+    without_goodput,
+)
 from pytest_tokenwatt.gates.wording import apart, latency, number, ratio
 from pytest_tokenwatt.metrics.goodput import goodput_ratio_error, is_measurable
 from pytest_tokenwatt.records import (
@@ -123,7 +133,11 @@ def _slo_rule(gate: GateSpec) -> str:
 
 
 def judge_goodput(
-    gate: GateSpec, record: GoodputRecord, baseline: ConfigRecord | None, records: Sequence[ConfigRecord]
+    gate: GateSpec,
+    candidate: ConfigRecord,
+    record: GoodputRecord,
+    baseline: ConfigRecord | None,
+    records: Sequence[ConfigRecord],
 ) -> Finding:
     """The ratio to the baseline, and the absolute minima; ``records`` are all of the session, for the variance band."""
     rule = _goodput_rule(gate)
@@ -140,10 +154,12 @@ def judge_goodput(
         on_missing = gate.limits.get("on_missing_baseline", "fail")
         return no_baseline(on_missing, absolute.text, rule, record.goodput_tok_s, "tok/s")
     scenario = record.scenario
-    fault = baseline_fault(baseline, scenario) or _without_ratio(record, baseline.scenarios[scenario])
+    fault = baseline_fault(baseline, scenario) or other_hardware(candidate, baseline)
+    fault = fault or _without_ratio(record, baseline.scenarios[scenario])
     if fault is not None:
         return unusable((fault,), rule)
-    return _judge_ratio(gate, record, baseline.scenarios[scenario], session_band_pct(records, scenario), rule)
+    judged = _judge_ratio(gate, record, baseline.scenarios[scenario], session_band_pct(records, scenario), rule)
+    return replace(judged, text=f"{judged.text}{other_limit(candidate, baseline)}")
 
 
 def _judge_minima(gate: GateSpec, record: GoodputRecord, tok_s: float, rule: str) -> Finding:

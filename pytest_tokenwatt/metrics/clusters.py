@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True)
 class Clustering:
-    """The cluster-robust error of a mean difference (a fraction), and what it means for the sample.
+    """The cluster-robust error of a mean difference (in its unit), and what it means for the sample.
 
     ``design_effect`` is the variance over that of independent pairs, at least 1: fewer pairs are never counted as more.
     """
@@ -21,8 +21,8 @@ class Clustering:
     design_effect: float
 
 
-def clustering(differences: npt.NDArray[np.int8], labels: Sequence[str]) -> Clustering:
-    """Of n differences (−1, 0, 1), each with the label of its cluster.
+def clustering(differences: npt.NDArray[np.int8 | np.float64], labels: Sequence[str]) -> Clustering:
+    """Of n differences (of outcomes −1, 0, 1), each with the label of its cluster.
 
     The variance of the mean is G / (G − 1) · Σ_g (Σ_{i in g} (d_i − mean))² / n² over G clusters (Liang and Zeger's
     sandwich for a mean). Where differences do not vary at all there is nothing to estimate it from; the design effect

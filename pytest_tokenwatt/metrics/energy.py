@@ -105,7 +105,12 @@ def _throttling(windows: Sequence[WindowResult]) -> tuple[Mapping[str, int] | No
 
 
 def _gpu_share_pct(windows: Sequence[WindowResult]) -> float | None:
-    """100 · board energy / node energy; ``None`` unless both are known in every window."""
+    """100 · board energy / node energy; ``None`` unless both are known in every window.
+
+    Of several nodes nobody says which boards are in which: ``None``, too.
+    """
+    if any(sum(1 for reading in window.power if reading.kind == "node") > 1 for window in windows):
+        return None
     board_j, node_j = _energy_of("board", windows), _energy_of("node", windows)
     return 100.0 * board_j / node_j if board_j is not None and node_j else None
 

@@ -137,7 +137,7 @@ class Comparison:
 
 def compare(baseline: Sequence[ItemResult], candidate: Sequence[ItemResult]) -> Comparison:
     """Pair two results by item and seed. Raises ``UnequalItems``, naming some, when one has what the other lacks."""
-    pairs = _paired(baseline, candidate)
+    pairs = pair_items(baseline, candidate)
     answered = [pair for pair in pairs if Outcome.FAILED not in (pair[0].outcome, pair[1].outcome)]
     base = np.array([pair[0].outcome is Outcome.CORRECT for pair in answered], dtype=np.int8)
     other = np.array([pair[1].outcome is Outcome.CORRECT for pair in answered], dtype=np.int8)
@@ -153,7 +153,8 @@ def compare(baseline: Sequence[ItemResult], candidate: Sequence[ItemResult]) -> 
     return Comparison(counts, failed, clustering(other - base, labels))
 
 
-def _paired(baseline: Sequence[ItemResult], candidate: Sequence[ItemResult]) -> list[tuple[ItemResult, ItemResult]]:
+def pair_items(baseline: Sequence[ItemResult], candidate: Sequence[ItemResult]) -> list[tuple[ItemResult, ItemResult]]:
+    """Baseline and candidate of each item and seed, in the baseline's order. Raises ``UnequalItems``."""
     ours, theirs = _by_key(baseline, "the baseline"), _by_key(candidate, "the candidate")
     if ours.keys() != theirs.keys():
         missing, surplus = ours.keys() - theirs.keys(), theirs.keys() - ours.keys()

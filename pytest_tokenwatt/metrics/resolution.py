@@ -10,6 +10,9 @@ from scipy.special import ndtri
 ASSUMED_FLIP_RATE = 0.05
 """Share of items that flip between two runs where none was measured."""
 
+LEAST_MARGIN_PTS = 0.01
+"""Below it no number of items is worth telling: 31 million at the assumed rate."""
+
 # One-sided 5 %, power 80 %: 61,826 pairs for one point if every item flips.
 _FACTOR = float(ndtri(0.95) + ndtri(0.80)) ** 2
 
@@ -44,11 +47,13 @@ def resolvable_drop_pts(n: float, flip_rate: float) -> float:
 def items_to_resolve(margin_pts: float, flip_rate: float) -> int:
     """The pairs that resolve a margin in points: 61,826 · flip_rate for one point. At least 1.
 
-    Raises ``ValueError`` for a margin that is not positive or a rate outside 0 … 1.
+    Raises ``ValueError`` for a margin that is not positive or too small for any number, or a rate outside 0 … 1.
     """
-    if not (margin_pts > 0 and 0 <= flip_rate <= 1):
+    fraction = margin_pts / 100.0
+    needed = _FACTOR * flip_rate / fraction / fraction if fraction > 0 and 0 <= flip_rate <= 1 else math.inf
+    if not math.isfinite(needed):
         raise ValueError(f"no number of items resolves {margin_pts:g} points at a flip rate of {flip_rate:g}")
-    return max(1, math.ceil(_FACTOR * flip_rate / (margin_pts / 100.0) ** 2))
+    return max(1, math.ceil(needed))
 
 
 def resolution(n: float, *, control: float | None = None, observed: float | None = None) -> Resolution:

@@ -17,7 +17,7 @@ from pytest_tokenwatt.records import GateResult, Verdict
 if TYPE_CHECKING:
     from pytest_tokenwatt.engine.start import RunningEngine
     from pytest_tokenwatt.spec.model import Configuration, Spec
-    from pytest_tokenwatt.values import Accuracy, Energy, Goodput, Power
+    from pytest_tokenwatt.values import Accuracy, Energy, Goodput, LengthShift, Power
 
 T = TypeVar("T")
 
@@ -103,6 +103,10 @@ class LabHandle:
     def accuracy(self, suite: str | None = None) -> Accuracy:
         """A suite, which need not be named if it is the only one; fails the test with the reasons if it is invalid."""
         return self._taken(lambda: self.bench.lab.accuracy(self._config.key, suite))
+
+    def length_shift(self) -> LengthShift:
+        """The answers' length against the baseline's; fails the test with the reasons if it cannot be compared."""
+        return self._taken(lambda: self.bench.lab.length_shift(self._config.key))
 
     def _taken(self, measure: Callable[[], T]) -> T:
         """A measurement, taken if need be; the test fails with the reasons when it is not to be had."""

@@ -23,6 +23,7 @@ _KINDS = {
     "energy": ("goodput",),
     "power": ("goodput",),
     "accuracy": ("accuracy",),
+    "length_shift": ("accuracy",),
 }
 """What a test measures that names one of our fixtures."""
 

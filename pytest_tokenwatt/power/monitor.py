@@ -78,13 +78,6 @@ class Monitor:
             sampler.stop(max(0.0, deadline_s - time.monotonic()))
 
 
-def gpu_share_pct(windows: Sequence[WindowPower]) -> float | None:
-    """GPU boards' energy over whole-node energy in per cent, of one window's sources; ``None`` without both."""
-    boards_j = _first_j(windows, "board")
-    node_j = _first_j(windows, "node")
-    return None if boards_j is None or node_j is None else 100.0 * boards_j / node_j
-
-
 def _first_j(windows: Sequence[WindowPower], kind: str) -> float | None:
     return next((each.energy_j for each in windows if each.kind == kind and each.energy_j is not None), None)
 
@@ -120,6 +113,9 @@ def _against_boards(window: WindowPower, windows: Sequence[WindowPower]) -> Wind
     boards_j = _first_j(windows, "board")
     if window.kind != "node" or window.energy_j is None or boards_j is None:
         return window
+    if sum(1 for each in windows if each.kind == "node") > 1:
+        # Nobody says which boards are in which node.
+        return replace(window, notes=(*window.notes, "one node of several: not compared with the GPU boards"))
     if window.energy_j < boards_j:
         text = f"{window.source} has {window.energy_j:.1f} J for the node, its GPU boards alone took {boards_j:.1f} J"
         return replace(window, energy_j=None, invalid=(Reason(NODE_BELOW_GPU, text),))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ MAIN, CONTROL = "main", "control"
 
 _TRIES = 3
 _PAUSE_S = 1.0
+_PATIENCE_S = 60.0
 _HOPELESS = 20
 _SERVER_ERROR = 500
 
@@ -121,8 +123,8 @@ async def _work(
 
 
 async def _ask(client: Client, settings: Suite, question: Question) -> Answer:
-    """One answer; what may be the server's passing trouble is asked again, a refusal is not."""
-    failure = ""
+    """One answer; what may be the server's passing trouble is asked again, a refusal or a long silence is not."""
+    failure, began_s = "", time.monotonic()
     for attempt in range(_TRIES):
         if attempt:
             await asyncio.sleep(_PAUSE_S)
@@ -130,7 +132,8 @@ async def _ask(client: Client, settings: Suite, question: Question) -> Answer:
             return answer_of(await _send(client, settings, question))
         except EngineError as error:
             failure = str(error)
-            if error.status is not None and error.status < _SERVER_ERROR:
+            refused = error.status is not None and error.status < _SERVER_ERROR
+            if refused or time.monotonic() - began_s > _PATIENCE_S:
                 break
     return Answer(None, error=failure)
 

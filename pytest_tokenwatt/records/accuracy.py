@@ -162,6 +162,28 @@ class SuiteDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class LengthDelta:
+    """How long a configuration's answers are against the baseline's, over all suites; ``None`` with ``faults``.
+
+    ``shift`` is candidate / baseline − 1 of the mean generated tokens (``tokens``, ``baseline_tokens``), ``interval``
+    its 95 % one, over ``n`` pairs of answers to ``clusters`` independent items. ``truncated`` pairs were cut at
+    max_tokens on either side; ``left_out`` failed, or were not counted, on either. ``doubts`` say why the figure
+    decides nothing.
+    """
+
+    shift: float | None = None
+    interval: tuple[float, float] | None = None
+    n: int = 0
+    clusters: int = 0
+    tokens: float | None = None
+    baseline_tokens: float | None = None
+    truncated: int = 0
+    left_out: int = 0
+    doubts: tuple[Reason, ...] = ()
+    faults: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class AccuracyDelta:
     """All suites of a configuration against the baseline's, by name.
 

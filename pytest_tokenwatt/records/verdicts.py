@@ -69,8 +69,9 @@ class GateSpec:
     """A gate that will be judged: what the collector turns into a test item.
 
     ``gate`` is the id without the configuration (``slo``, ``slo[rag]``, ``rule[ttft-p50]``), ``kind`` the part before
-    the bracket, ``param`` the part inside. ``needs`` names the measurement (``contract``, ``goodput``) or is ``later``
-    for blocks that this version does not measure yet. ``line`` is the line of the spec that asks for it.
+    the bracket, ``param`` the part inside. ``needs`` names the measurement (``contract``, ``goodput``, ``accuracy``,
+    ``drift``) or is ``later`` for blocks that this version does not measure yet. ``line`` is the line of the spec that
+    asks for it.
     """
 
     config: str

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pytest_tokenwatt.records import ConfigRecord, GoodputRecord, Percentile
-from pytest_tokenwatt.records.accuracy import AccuracyDelta
+from pytest_tokenwatt.records.accuracy import AccuracyDelta, LengthDelta
 from pytest_tokenwatt.report.accuracy import accuracy_entry, accuracy_summary, answers_files
 from pytest_tokenwatt.report.describe import engine_text
 from pytest_tokenwatt.report.energy import (
@@ -17,6 +17,7 @@ from pytest_tokenwatt.report.energy import (
     missing_energy,
     missing_idle,
 )
+from pytest_tokenwatt.report.length import length_interval, missing_length
 from pytest_tokenwatt.report.power import power_sources
 from pytest_tokenwatt.report.validity import validity
 from pytest_tokenwatt.spec.model import Configuration, Suite
@@ -33,11 +34,12 @@ def config_entry(
     *,
     suites: Sequence[Suite] = (),
     accuracy: AccuracyDelta | None = None,
+    length: LengthDelta | None = None,
 ) -> dict[str, Any]:
     """The entry of one configuration; its figures of serving are those of the first scenario.
 
-    ``suites`` are those of the spec, ``accuracy`` is how its answers compare with the baseline's.
-    ``energy_band_pct`` is the session's band of tokens per joule in that scenario; it gives their interval.
+    ``suites`` are those of the spec, ``accuracy`` and ``length`` are how its answers compare with the
+    baseline's. ``energy_band_pct`` is the session's band of tokens per joule in that scenario; it gives their interval.
     """
     first = next(iter(record.scenarios.values()), None)
     figures, energy = _figures(first), energy_fields(first)
@@ -54,15 +56,20 @@ def config_entry(
         "throttle_counts": energy["throttle_counts"],
         "accuracy": accuracy_entry(record, suites, accuracy),
         **accuracy_summary(accuracy),
+        "length_shift": length.shift if length else None,
         "role": record.role,
         "like": record.like,
         "precision": configuration.precision,
         **{name: value for name, value in energy.items() if name not in PUBLISHED},
         "idle_power_w": idle_power_w(record),
         **{name: figures[name] for name in ("output_tok_s", "rate_rps", "goodput_error_pct", "variance_band_pct")},
-        "intervals": {**_intervals(first), **energy_interval(first, energy_band_pct)},
+        "intervals": {**_intervals(first), **energy_interval(first, energy_band_pct), **length_interval(length)},
         "validity": validity((*record.invalid, *(first.invalid if first else ()))),
-        "missing": {**_missing(record, configuration, first), **missing_idle(record, configuration)},
+        "missing": {
+            **_missing(record, configuration, first),
+            **missing_idle(record, configuration),
+            **missing_length(record, bool(suites), length),
+        },
         "energy": energy_block(first),
         "power": power_sources(record),
         "notes": list(first.notes) if first else [],

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pytest_tokenwatt.records import ConfigRecord, GateResult, GoodputRecord, Verdict
+from pytest_tokenwatt.records.accuracy import LengthDelta
 from pytest_tokenwatt.report.accuracy import unseen_accuracy
+from pytest_tokenwatt.report.length import unseen_length
 from pytest_tokenwatt.report.unseen import unseen
 from pytest_tokenwatt.spec.model import Configuration, Spec
 
@@ -47,14 +49,19 @@ def _invalid(goodput: GoodputRecord) -> bool:
 
 
 def not_covered(
-    spec: Spec, records: Sequence[ConfigRecord], found: Sequence[str], blocks: Mapping[str, Mapping[str, Any]]
+    spec: Spec,
+    records: Sequence[ConfigRecord],
+    found: Sequence[str],
+    blocks: Mapping[str, Mapping[str, Any]],
+    lengths: Mapping[str, LengthDelta],
 ) -> list[str]:
     """The spec's own list, what the engines did not answer, what this version does not measure, and the caveats.
 
     ``blocks`` are those of the report that describe machine, software and model; what is null in them is named.
+    ``lengths`` are those of answers against the baseline's, by configuration.
     """
     own = spec.raw.get("not_covered") or ()
-    lines = [*own, *_of_records(records), *_unmeasured(spec, records), *_unsaid(blocks), *found]
+    lines = [*own, *_of_records(records), *_unmeasured(spec, records, lengths), *_unsaid(blocks), *found]
     return list(dict.fromkeys(line for line in lines if line))
 
 
@@ -73,11 +80,12 @@ def _of_records(records: Sequence[ConfigRecord]) -> Iterator[str]:
         yield line if len(keys) == len(records) else f"{', '.join(keys)}: {line}"
 
 
-def _unmeasured(spec: Spec, records: Sequence[ConfigRecord]) -> Iterator[str]:
+def _unmeasured(spec: Spec, records: Sequence[ConfigRecord], lengths: Mapping[str, LengthDelta]) -> Iterator[str]:
     """Why fields of the report are null."""
     yield "Image digest: not read by this version"
     yield from unseen(spec, records)
     yield from unseen_accuracy(spec, records)
+    yield from unseen_length(spec, records, lengths)
     if spec.fleet is None:
         yield "Fleet figures: the spec has no fleet block"
     for block, name in _LATER_BLOCKS.items():

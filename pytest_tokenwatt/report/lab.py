@@ -11,7 +11,7 @@ from datetime import date, datetime
 from typing import Any
 
 from pytest_tokenwatt.records import ConfigRecord, GateResult
-from pytest_tokenwatt.records.accuracy import AccuracyDelta
+from pytest_tokenwatt.records.accuracy import AccuracyDelta, LengthDelta
 from pytest_tokenwatt.report import describe
 from pytest_tokenwatt.report.accuracy import accuracy_block, suite_hashes
 from pytest_tokenwatt.report.configs import config_entry
@@ -34,8 +34,8 @@ class ReportContext:
     ``generated`` is an aware instant; ``command`` the words of the command line that repeats the run; ``versions``
     name the software around the engine. ``variance_band_pct`` is the band over all configurations (measured by
     repeats and by a repeated baseline), ``energy_band_pct`` that of tokens per joule; ``None`` when there was nothing
-    to compare. ``accuracy`` is how the answers of each configuration compare with the baseline's. ``interrupted`` says
-    what ended the run early.
+    to compare. ``accuracy`` is how the answers of each configuration compare with the baseline's, ``lengths``
+    how long they are. ``interrupted`` says what ended the run early.
     """
 
     generated: datetime
@@ -46,6 +46,7 @@ class ReportContext:
     interrupted: str | None = None
     energy_band_pct: float | None = None
     accuracy: Mapping[str, AccuracyDelta] = field(default_factory=dict)
+    lengths: Mapping[str, LengthDelta] = field(default_factory=dict)
 
 
 def build_report(
@@ -80,7 +81,7 @@ def build_report(
         "variance_band_pct": context.variance_band_pct,
         "fleet": fleet_block(spec, records, Bands(context.variance_band_pct, context.energy_band_pct)),
         "configs": [_entry(spec, context, record, configuration) for record, configuration in pairs],
-        "not_covered": [*not_covered(spec, records, found, blocks), *_no_band(context)],
+        "not_covered": [*not_covered(spec, records, found, blocks, context.lengths), *_no_band(context)],
         "reproduce": shlex.join(context.command),
         "spec": dict(spec.raw),
         "schema": REPORT_SCHEMA,
@@ -104,8 +105,14 @@ def report_title(spec: Spec, title: str | None = None) -> str:
 
 
 def _entry(spec: Spec, context: ReportContext, record: ConfigRecord, configuration: Configuration) -> dict[str, Any]:
-    accuracy = context.accuracy.get(record.key)
-    return config_entry(record, configuration, context.energy_band_pct, suites=spec.accuracy, accuracy=accuracy)
+    return config_entry(
+        record,
+        configuration,
+        context.energy_band_pct,
+        suites=spec.accuracy,
+        accuracy=context.accuracy.get(record.key),
+        length=context.lengths.get(record.key),
+    )
 
 
 def _gate(gate: GateResult) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pytest_tokenwatt.spec.builder import KeyPath
 from pytest_tokenwatt.spec.document import Role
 from pytest_tokenwatt.spec.findings import Findings, descend
 
+_MEAN = "mean"
 _REPEATED = ("engine", "model", "workload", "power", "precision")
 
 
@@ -19,6 +20,7 @@ def check_names(data: Mapping[str, Any], findings: Findings) -> None:
     _check_unique(data, ("configs",), "key", findings)
     _check_unique(data, ("scenarios",), "name", findings)
     _check_unique(data, ("accuracy",), "name", findings)
+    _check_reserved(data, findings)
     _check_unique(data, ("drift", "perplexity"), "name", findings)
     _check_roles(data, findings)
     _check_repeats(data, findings)
@@ -50,6 +52,14 @@ def _check_unique(data: Mapping[str, Any], path: KeyPath, key: str, findings: Fi
         first = seen.setdefault(name, here)
         if first != here:
             findings.add(here, f"{name} is taken, see line {findings.line(first)}", "names must differ")
+
+
+def _check_reserved(data: Mapping[str, Any], findings: Findings) -> None:
+    """The gate ``accuracy[mean]`` is that of all suites together."""
+    for place, entry in entries(data, ("accuracy",)):
+        if (entry.get("name") or _suite_name(entry)) == _MEAN:
+            what = f"{_MEAN} is what the gate of all suites together is called"
+            findings.add(("accuracy", place, "name"), what, "give the suite another name")
 
 
 def _suite_name(entry: Mapping[str, Any]) -> str | None:

@@ -6,9 +6,10 @@ here, and a replay can score anew.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,9 +18,29 @@ from pytest_tokenwatt.errors import TokenwattError, UsageError
 from pytest_tokenwatt.records.accuracy import Answer
 from pytest_tokenwatt.store.atomic import dump_json
 from pytest_tokenwatt.store.codec import CodecError, decode, encode
+from pytest_tokenwatt.store.rundir import file_part
 
 Key = tuple[str, int, str]
 """Pass (``main``, ``control``), seed and id of the item."""
+
+_LONGEST_PART = 80
+
+
+def answers_name(config: str, suite: str, pairs: Iterable[tuple[str, str]]) -> str:
+    """The file name for a configuration and a suite, another one for each of a run's ``pairs`` of the two.
+
+    Where another pair would be called the same (``a-b`` and ``c``, ``a`` and ``b-c``; letters' case is not told apart),
+    a hash follows.
+    """
+    plain = _plain_name(config, suite)
+    rivals = {pair for pair in pairs if _plain_name(*pair).casefold() == plain.casefold()}
+    if rivals <= {(config, suite)}:
+        return f"{plain}.jsonl"
+    return f"{plain}-{hashlib.sha256(repr((config, suite)).encode()).hexdigest()[:8]}.jsonl"
+
+
+def _plain_name(config: str, suite: str) -> str:
+    return f"answers-{file_part(config)[:_LONGEST_PART]}-{file_part(suite)[:_LONGEST_PART]}"
 
 
 class AnswerLog:
@@ -43,13 +64,14 @@ class AnswerLog:
             raise UsageError(f"the answers cannot be stored: {error.strerror or error}", where=str(path)) from error
 
     def write(self, key: Key, answer: Answer) -> None:
-        """Append one answer. Raises ``TokenwattError`` on a full disk."""
+        """Append one answer; nothing once it is closed. Raises ``TokenwattError`` on a full disk."""
         part, seed, name = key
         self._append({"part": part, "seed": seed, "id": name, **encode(answer)})
 
     def close(self) -> None:
         """Close the file; may be called twice."""
-        self._file.close()
+        with self._lock:
+            self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -63,7 +85,9 @@ class AnswerLog:
         text = dump_json(line, where=self.path.name, indent=None).encode("utf-8", "backslashreplace")
         try:
             with self._lock:
-                self._file.write(text)
+                # Behind Ctrl-C the event loop may still hold an answer that has just come.
+                if not self._file.closed:
+                    self._file.write(text)
         except OSError as error:
             what = f"the answers cannot be stored: {error.strerror or error}"
             raise TokenwattError(what, where=str(self.path), remedy="free space there and run again") from error

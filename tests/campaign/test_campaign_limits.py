@@ -90,6 +90,7 @@ def test_goodput_that_ran_out_of_time_is_inconclusive_for_a_test_too(
         ("workload: {input_tokens: {median: 9, p90: 9}}\n" + SLO, "error", "workload.input_tokens: median 9"),
         ("workload: {trace: absent.jsonl}\n" + SLO, "", ""),
         ("", "warning", "baseline promises nothing in scenario default"),
+        ("accuracy: {suite: sums.jsonl}\n", "", ""),
         (SLO, "", ""),
         (SLO + "gates: {rules: [{name: r, metric: ttft_p51_ms, max: 1}]}\n", "error", "did you mean ttft_p"),
         (SLO + "gates: {rules: [{name: r, metric: ttft_p51_ms, max: 1, mode: off}]}\n", "", ""),

@@ -47,11 +47,13 @@ def test_a_coarser_cache_fails_by_its_flips(pytester: pytest.Pytester) -> None:
     write(pytester.path, items=200, tuned=("--kv-cache-dtype", "int4"), control=True)
     pytester.makepyfile(
         test_own="""
-        def test_answers(accuracy, baseline, tokenwatt):
+        def test_answers(accuracy, baseline, length_shift, tokenwatt):
             lost, won = accuracy.flips
             assert accuracy.delta_pts == accuracy.score - baseline.accuracy.score
             assert lost > 3 * won
             assert accuracy.interval_pts[1] < 0
+            assert (length_shift.answers, length_shift.truncated) == (200, 0)
+            assert length_shift.interval[0] <= length_shift.share <= length_shift.interval[1]
             tokenwatt.gate("score", accuracy.score, ">=", 60, unit="%")
         """
     )
@@ -62,6 +64,7 @@ def test_a_coarser_cache_fails_by_its_flips(pytester: pytest.Pytester) -> None:
     tuned, baseline = accuracy_of(pytester.path, "tuned"), accuracy_of(pytester.path, "baseline")
     assert tuned["delta_pts"] == pytest.approx(tuned["score"] - baseline["score"])
     assert tuned["delta_pts"] < -5
+    assert report_of(pytester.path)["configs"][1]["intervals"]["length_shift"]["n"] == 200
     assert baseline["control"]["flips"] == 0
 
 

@@ -74,8 +74,14 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
+LONG = ("answers 429", "answers 500", "cut streams", "error objects in streams")
+"""Faults whose runs take longest: left to the slow run."""
+
+
 @linux_only
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in FAULTS]
+)
 def test_a_fault_ends_in_one_readable_message(pytester: pytest.Pytester, name: str) -> None:
     blocks, verdict, message = FAULTS[name]
     pytester.makefile(".yaml", spec=quick_spec(**blocks))

@@ -18,6 +18,7 @@ from e2e_specs import quick_spec, report_of
 RUN = ("--tokenwatt-spec=spec.yaml", "-p", "no:cacheprovider", "-p", "no:asyncio")
 
 
+@pytest.mark.slow
 def test_two_scenarios_over_the_chat_api_share_one_engine_start(pytester: pytest.Pytester) -> None:
     scenarios = [
         {"name": "chat"},

@@ -69,6 +69,7 @@ def test_without_a_driver_there_is_no_figure(pytester: pytest.Pytester, fake_nvm
     assert report_of(pytester.path)["status"] == "draft"
 
 
+@pytest.mark.slow
 def test_mbu_power_and_throttling_of_the_embedded_engine(pytester: pytest.Pytester) -> None:
     blocks: dict[str, Any] = {"power": {"source": "simulated", "sampling_hz": 10}, "model": {"geometry": GEOMETRY}}
     rules = [{"name": "cool", "metric": "throttle_hw_thermal_slowdown", "max": 0}]
@@ -85,6 +86,7 @@ def test_mbu_power_and_throttling_of_the_embedded_engine(pytester: pytest.Pytest
     assert any("Simulated power" in line for line in report_of(pytester.path)["not_covered"])
 
 
+@pytest.mark.slow
 def test_a_source_that_the_engine_does_not_offer_is_no_source(pytester: pytest.Pytester, fake_nvml: FakeNvml) -> None:
     """A list of sources: the first one counts, and a broken one leaves the other as it is."""
     fake_nvml.add_gpu().set_power(300.0)
@@ -105,6 +107,7 @@ def test_a_source_that_the_engine_does_not_offer_is_no_source(pytester: pytest.P
     assert command["source"] == "command"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("node_w", "share"), [(1000.0, True), (200.0, False)])
 def test_the_share_of_the_gpus_in_a_node_is_checked_and_reported(
     pytester: pytest.Pytester,

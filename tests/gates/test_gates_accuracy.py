@@ -252,6 +252,26 @@ def test_another_suite_says_what_differs(changes: dict[str, Any], words: str) ->
     assert result.reasons[0].text.endswith(words)
 
 
+@pytest.mark.parametrize("rule", ["point", "noninferiority"])
+@pytest.mark.parametrize(
+    ("base", "ours"), [("u" * 50, "u" * 50), ("t" * 50, "+" * 50), ("u" * 20 + "t" * 30, "t" * 50)]
+)
+def test_a_baseline_of_which_nothing_can_be_read_shows_no_drop(rule: str, base: str, ours: str) -> None:
+    result = judged(accuracy_gate(rule=rule), suite(base), suite(ours))
+    assert (result.verdict, codes(result)) == (Verdict.INVALID, ["baseline_invalid"])
+    assert "none of baseline baseline's answers to gsm8k can be read (" in result.reasons[0].text
+    assert result.value == (100.0 if "+" in ours else 0.0)
+
+
+def test_a_candidate_of_which_nothing_can_be_read_fails_and_wrong_answers_are_answers() -> None:
+    assert codes(judged(accuracy_gate(), GOOD, suite("u" * 50))) == ["accuracy_drop"]
+    assert judged(accuracy_gate(), suite("-" * 50), suite("-" * 50)).verdict is Verdict.PASS
+    assert codes(judged(accuracy_gate(min_score=50.0), suite("u" * 50), suite("u" * 50))) == [
+        "score_below_minimum",
+        "baseline_invalid",
+    ]
+
+
 def test_a_suite_that_was_not_asked_is_invalid() -> None:
     assert codes(judge(accuracy_gate(), config("tuned"), with_suites("baseline", GOOD))) == ["not_measured"]
     result = judge(accuracy_gate(), with_suites("tuned", GOOD), config("baseline"))

@@ -149,9 +149,9 @@ def test_every_block_makes_its_gates_in_the_order_of_the_design(tmp_path: Path) 
     gates = list_gates(spec(tmp_path, ENGINE, SLO, configs, LATER))
     assert [gate.gate for gate in gates if gate.config == "tuned"] == EVERYTHING
     assert [gate.gate for gate in gates if gate.config == "baseline"] == ["contract", "slo", "accuracy[gsm8k]"]
-    later = [gate for gate in gates if gate.gate in EVERYTHING[6:] and gate.kind != "energy"]
+    later = [gate for gate in gates if gate.gate in EVERYTHING[6:] and gate.kind not in ("energy", "length")]
     assert {gate.needs for gate in later} == {"later"}
-    assert {gate.needs for gate in gates if gate.kind == "accuracy"} == {"accuracy"}
+    assert {gate.needs for gate in gates if gate.kind in ("accuracy", "length")} == {"accuracy"}
     assert [gate.gate for gate in gates if gate.mode == "info"] == ["energy"]
     assert all(gate.line is not None for gate in later if gate.kind != "precision")
 
@@ -200,6 +200,17 @@ def test_one_suite_has_no_mean(tmp_path: Path) -> None:
     gates = list_gates(spec(tmp_path, ENGINE, SLO, CONFIGS, "accuracy: {name: gsm8k, suite: g.jsonl}\n"))
     assert [gate.gate for gate in gates if gate.config == "tuned"][-2:] == ["accuracy[gsm8k]", "length"]
     assert not [gate for gate in gates if gate.config == "baseline" and gate.kind == "accuracy"]
+
+
+def test_lengths_are_those_of_the_accuracy_suites(tmp_path: Path) -> None:
+    text = "gates: {length: {max_shift: 0.2}}\n"
+    limits = found(list_gates(spec(tmp_path, ENGINE, SLO, CONFIGS, LATER, text)), "tuned::length").limits
+    assert (limits["max_shift"], limits["suites"]) == (0.2, {"gsm8k": 200, "mmlu": 200})
+
+
+def test_lengths_of_drift_prompts_alone_are_not_measured_yet(tmp_path: Path) -> None:
+    gates = list_gates(spec(tmp_path, ENGINE, SLO, CONFIGS, "drift: {prompts: p.jsonl}\n"))
+    assert found(gates, "tuned::length").needs == "later"
 
 
 def test_accuracy_gates_carry_what_judging_needs(tmp_path: Path) -> None:

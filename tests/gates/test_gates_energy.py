@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from pytest_tokenwatt.gates.band import session_band_pct, session_energy_band_pct
 from pytest_tokenwatt.gates.judge import judge
-from pytest_tokenwatt.records import ConfigRecord, EnergyRecord, Figure, GateResult, PowerRecord, Reason, Verdict
+from pytest_tokenwatt.records import (
+    ConfigRecord,
+    EnergyRecord,
+    Figure,
+    GateResult,
+    PowerRecord,
+    Reason,
+    SensorInfo,
+    Verdict,
+)
 
 LOST = Reason("gpu_lost", "GPU-1 fell off the bus at 61 s")
 
@@ -231,3 +240,25 @@ def test_only_a_measured_energy_passes(
             assert base.kind == record.kind
     else:
         assert result.reasons
+
+
+def boards(name: str, limit_w: float | None = 700.0) -> tuple[SensorInfo, ...]:
+    return (SensorInfo("GPU-0", name, limit_w=limit_w),)
+
+
+@pytest.mark.parametrize(("kind", "limits"), [("energy", {"min": 0.5}), ("goodput", {"min": 0.5})])
+def test_other_accelerators_are_not_compared(kind: str, limits: dict[str, float]) -> None:
+    base, tuned = of("baseline", energy(7.0), gpus=boards("H100")), of("tuned", energy(8.0), gpus=boards("H200"))
+    result = judge(gate(kind, limits), tuned, base)
+    assert (result.verdict, codes(result)) == (Verdict.INVALID, ["hardware_differs"])
+    assert "the candidate ran on H200, the baseline on H100" in result.reasons[0].text
+
+
+@pytest.mark.parametrize(("kind", "limits"), [("energy", {"min": 0.5}), ("goodput", {"min": 0.5})])
+def test_other_power_limits_are_said_beside_the_ratio(kind: str, limits: dict[str, float]) -> None:
+    base, tuned = of("baseline", energy(7.0), gpus=boards("H100")), of("tuned", energy(8.0), gpus=boards("H100", 500.0))
+    result = judge(gate(kind, limits), tuned, base)
+    assert result.verdict is Verdict.PASS
+    assert result.text.endswith(", power limit 500 W against 700 W")
+    equal = judge(gate(kind, limits), of("tuned", energy(8.0), gpus=boards("H100", None)), base)
+    assert "power limit" not in equal.text

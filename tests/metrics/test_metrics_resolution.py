@@ -59,3 +59,9 @@ def test_what_is_no_sample_is_refused(n: int, rate: float) -> None:
         resolvable_drop_pts(n, rate)
     with pytest.raises(ValueError):
         items_to_resolve(0.0, 0.5)
+
+
+@pytest.mark.parametrize("margin", [-1.0, 1e-170, 1e-200, 5e-324, float("nan")])
+def test_a_margin_beyond_all_numbers_is_refused(margin: float) -> None:
+    with pytest.raises(ValueError, match="no number of items resolves"):
+        items_to_resolve(margin, 0.05)

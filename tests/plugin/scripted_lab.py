@@ -124,6 +124,10 @@ class ScriptedLab:
         self._note("accuracy", config)
         return f"accuracy of {config}"
 
+    def length_shift(self, config: str) -> str:
+        self._note("length_shift", config)
+        return f"length_shift of {config}"
+
     def engine(self, config: str) -> str:
         self._note("engine", config)
         return f"engine of {config}"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
+
+from pytest_tokenwatt.arithmetic import generate
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "conftest_examples"
 
@@ -32,3 +35,22 @@ def test_the_examples_run_beside_the_gates(pytester: pytest.Pytester) -> None:
     gates, own_assertions, own_names = 5, 2 + 1 + 2, 2
     result.assert_outcomes(passed=gates + own_assertions + own_names)
     result.stdout.fnmatch_lines(["*tuned*tokens per second*>= *pass*"])
+
+
+ACCURACY = """
+engine:
+  command: ["{python}", -m, pytest_tokenwatt, simulate, --port, "{port}"]
+configs:
+  - {key: baseline, role: baseline}
+  - {key: tuned, role: tuned, engine: {args: [--kv-cache-dtype, fp8]}}
+accuracy: {name: sums, suite: sums.jsonl, scorer: members, limit: 40, max_tokens: 16, max_drop_pts: 5}
+"""
+
+
+def test_the_scorer_of_an_example_reads_the_answers(pytester: pytest.Pytester) -> None:
+    shutil.copy(EXAMPLES / "own_scorer" / "conftest.py", pytester.path)
+    items = [{"id": item.id, "prompt": item.prompt, "answer": item.answer} for item in generate(40)]
+    (pytester.path / "sums.jsonl").write_text("\n".join(map(json.dumps, items)), encoding="utf-8")
+    pytester.makefile(".yaml", spec=ACCURACY)
+    result = pytester.runpytest("--tokenwatt-spec=spec.yaml", "-p", "no:cacheprovider", "-p", "no:asyncio")
+    result.stdout.fnmatch_lines(["*tuned*accuracy[[]sums]*(40 items)*pass*"])

@@ -146,7 +146,7 @@ def test_a_fixture_asked_for_too_late_fails_with_the_remedy(project: Project) ->
     result.stdout.fnmatch_lines(["*name it among the arguments of the test"])
 
 
-@pytest.mark.parametrize("name", ["kl_drift", "perplexity", "length_shift", "memory", "speed"])
+@pytest.mark.parametrize("name", ["kl_drift", "perplexity", "memory", "speed"])
 def test_what_is_not_measured_yet_says_so(project: Project, name: str) -> None:
     user(project, f"def test_it({name}): pass")
     result = project.run("test_user.py", "lab.yaml", "-k", "test_it and tuned")
@@ -158,9 +158,10 @@ def test_what_is_not_measured_yet_says_so(project: Project, name: str) -> None:
 def test_the_values_come_from_the_lab(project: Project) -> None:
     user(
         project,
-        "def test_it(tokenwatt, goodput, energy, power, accuracy, engine, baseline):\n"
+        "def test_it(tokenwatt, goodput, energy, power, accuracy, length_shift, engine, baseline):\n"
         "    assert (goodput, energy, power) == ('goodput of tuned', 'energy of tuned', 'power of tuned')\n"
         "    assert accuracy == 'accuracy of tuned'\n"
+        "    assert length_shift == tokenwatt.length_shift() == 'length_shift of tuned'\n"
         "    assert baseline.accuracy == 'accuracy of baseline'\n"
         "    assert (baseline.energy, baseline.power) == ('energy of baseline', 'power of baseline')\n"
         "    assert engine == 'engine of tuned'\n"
@@ -327,6 +328,7 @@ def test_a_comparison_in_a_spec_without_baseline_says_so(project: Project) -> No
         ("def test_it(engine): pass", []),
         ("def test_it(energy): pass", ["goodput"]),
         ("def test_it(accuracy): pass", ["accuracy"]),
+        ("def test_it(length_shift): pass", ["accuracy"]),
         ("def test_it(tokenwatt): pass", ["accuracy", "goodput"]),
         ("import pytest\n@pytest.fixture\ndef mine(goodput): pass\ndef test_it(mine): pass", ["goodput"]),
     ],

@@ -13,7 +13,7 @@ from power_fakes import FakeSource
 
 from pytest_tokenwatt.errors import PowerError
 from pytest_tokenwatt.power.gpus import GpuQuery
-from pytest_tokenwatt.power.monitor import Monitor, gpu_share_pct
+from pytest_tokenwatt.power.monitor import Monitor
 from pytest_tokenwatt.power.source import Reading
 from pytest_tokenwatt.power.sources import SourceContext, open_source, open_sources
 from pytest_tokenwatt.records.power import WindowPower
@@ -56,9 +56,15 @@ def test_windows_come_in_the_specs_order_with_the_gpus_share() -> None:
         windows = a_window(monitor)
     assert [window.source for window in windows] == ["redfish", "board"]
     assert [window.invalid for window in windows] == [(), ()]
-    assert gpu_share_pct(windows) == pytest.approx(75.0)
     assert "GPU share of node power 75.0 %" in windows[0].notes
     assert windows[1].notes == ()
+
+
+def test_of_several_nodes_none_is_held_against_all_the_boards() -> None:
+    with monitoring((NODE, node(300.0)), (NODE, node(320.0)), (BOARD, FakeSource(watts=450.0))) as monitor:
+        windows = a_window(monitor)
+    assert [window.invalid for window in windows] == [(), (), ()]
+    assert all("one node of several: not compared with the GPU boards" in window.notes for window in windows[:2])
 
 
 def test_a_node_below_its_boards_is_not_believed() -> None:
@@ -68,7 +74,7 @@ def test_a_node_below_its_boards_is_not_believed() -> None:
     assert below.energy_j is None
     assert [reason.code for reason in below.invalid] == ["node_below_gpu"]
     assert "270.0 J" in below.invalid[0].text
-    assert gpu_share_pct((board, below)) is None
+    assert board.invalid == ()
 
 
 def test_a_source_that_did_not_open_is_in_every_window_with_its_reason() -> None:

@@ -122,6 +122,14 @@ def test_passing_trouble_is_asked_again_and_a_refusal_is_not() -> None:
     assert "no such model" in str(failed["q1"])
 
 
+def test_a_server_that_is_silent_for_long_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_tokenwatt.quality.asking._PATIENCE_S", -1.0)
+    server = Server(trouble={"3 + 1 =": [refusal(None)] * 3})
+    answers = ask(server, questions(ITEMS, SETTINGS))
+    assert server.asked.count("3 + 1 =") == 1
+    assert sum(1 for answer in answers.values() if answer.error) == 1
+
+
 def test_a_server_that_refuses_everything_is_not_asked_to_the_end() -> None:
     server = Server(always=refusal(404))
     answers = ask(server, questions(ITEMS, SETTINGS), in_flight=4)

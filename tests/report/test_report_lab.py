@@ -105,6 +105,7 @@ def test_a_configuration_has_its_figures_intervals_and_files(tmp_path: Path) -> 
         "tokens_per_joule": {"low": 8.14333, "high": 8.27467, "n": 2},
     }
     assert entry["missing"] == {
+        "length_shift": "not measured in this run",
         "mbu_engine_pct": "the engine exports no read bytes",
         "intervals.tpot_p99_ms.high": "300 observations (2 repeats of one schedule, which count as one) "
         "are too few for a finite upper end",

@@ -53,7 +53,7 @@ def swept_capacity(searched: SteppedLab, kv_dtype: str, near_rps: float) -> floa
     return rate_rps
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kv_dtype", ["auto", "fp8"])
 def test_the_rate_found_is_the_capacity_that_a_fine_sweep_finds(kv_dtype: str, seed: int) -> None:
     searched = lab(seed, window_s=40)

@@ -193,6 +193,10 @@ def test_one_line_says_where_what_and_the_remedy(text: str, line: str) -> None:
         ("configs: [{key: a}, {key: a}]", ["configs[1].key: a is taken, see line 2; names must differ"]),
         ("scenarios: [{name: a}, {name: a}]", ["scenarios[1].name: a is taken, see line 2; names must differ"]),
         ("accuracy: [{suite: x/a.jsonl}, {suite: y, name: a}]", ["accuracy[1].name: a is taken, see line 2"]),
+        (
+            "accuracy: [{suite: x/a.jsonl}, {suite: y/mean.jsonl}]",
+            ["accuracy[1].name: mean is what the gate of all suites together is called; give the suite another name"],
+        ),
         ("drift: {perplexity: [{name: a, file: b}, {name: a, file: c}]}", ["drift.perplexity[1].name: a is taken"]),
         (
             "gates: {rules: [{name: a, metric: b, min: 1}, {name: a, metric: c, min: 1}]}",

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_tokenwatt.errors import UsageError
 from pytest_tokenwatt.records import Answer
-from pytest_tokenwatt.store.answers import AnswerLog, read_answers
+from pytest_tokenwatt.store.answers import AnswerLog, answers_name, read_answers
 
 HEAD = {"config": "tuned", "suite": "arithmetic", "sha256": "ab", "fingerprint": None, "launch": {"args": ["--x"]}}
 FIRST, SECOND = ("main", 0, "q1"), ("control", 1, "ü/2")
@@ -61,3 +61,27 @@ def test_a_new_run_starts_anew(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"answers cannot be stored"):
         AnswerLog(tmp_path / "no" / "answers.jsonl", HEAD, resume=False)
+
+
+def test_every_pair_has_a_file_of_its_own_in_the_run_directory() -> None:
+    pairs = [("a-b", "c"), ("a", "b-c"), ("a", "x"), ("A", "X"), ("a", "sums 1"), ("a", "sums/1"), ("a", "../../etc")]
+    names = {pair: answers_name(*pair, pairs) for pair in pairs}
+    assert len({name.casefold() for name in names.values()}) == len(pairs)
+    assert all(Path(name).name == name and name.startswith("answers-") for name in names.values())
+    assert answers_name("tuned", "gsm8k-5shot", [("tuned", "gsm8k-5shot"), *pairs]) == "answers-tuned-gsm8k-5shot.jsonl"
+    assert answers_name("a-b", "c", reversed(pairs)) == names["a-b", "c"]
+    assert len(answers_name("k" * 300, "s" * 300, [])) < 200
+
+
+def test_names_that_begin_alike_differ_though_they_are_cut() -> None:
+    pairs = [("a", "s" * 300 + "1"), ("a", "s" * 300 + "2")]
+    assert answers_name(*pairs[0], pairs) != answers_name(*pairs[1], pairs)
+
+
+def test_an_answer_that_comes_behind_the_end_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    with AnswerLog(path, HEAD, resume=False) as log:
+        log.write(FIRST, Answer("1"))
+    log.write(SECOND, Answer("2"))
+    log.close()
+    assert read_answers(path) == {FIRST: Answer("1")}

@@ -78,6 +78,25 @@ def test_the_goodput_gate_compared_them(report: dict[str, Any]) -> None:
     assert goodput["error"] is not None
 
 
+def test_a_suite_was_asked_of_both_on_the_same_items(run: Run, report: dict[str, Any]) -> None:
+    stored = [json.loads((run.out / f"record-{key}.json").read_text(encoding="utf-8")) for key in ("baseline", "tuned")]
+    baseline, tuned = (record["suites"]["arithmetic"] for record in stored)
+    assert [item["id"] for item in baseline["items"]] == [item["id"] for item in tuned["items"]]
+    assert len(tuned["items"]) == len(baseline["control"]) == 50
+    assert baseline["sha256"] == tuned["sha256"]
+    assert tuned["counts"]["failed"] == baseline["counts"]["failed"] == 0
+    assert tuned["invalid"] == baseline["invalid"] == []
+    (gate,) = [each for each in report["gates"] if each["id"] == "tuned::accuracy[arithmetic]"]
+    assert gate["value"] == pytest.approx(tuned["score"] - baseline["score"])
+
+
+def test_power_and_bandwidth_say_why_they_are_not_there(report: dict[str, Any]) -> None:
+    entry = report["configs"][0]
+    assert (entry["tokens_per_joule"], entry["mbu_pct"]) == (None, None)
+    assert entry["missing"]["tokens_per_joule"]
+    assert "bandwidth" in entry["missing"]["mbu_pct"]
+
+
 def test_the_report_is_of_a_real_engine(report: dict[str, Any]) -> None:
     assert all(engine["simulated"] is False for engine in report["provenance"]["engines"].values())
     assert report["software"]["engine_version"] == "0.32.0"

@@ -1,0 +1,105 @@
+"""The lengths of a configuration's answers against the baseline's: what gates and reports say of the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pytest_tokenwatt.gates.deltas import comparison_fault
+from pytest_tokenwatt.metrics.length import (
+    LEAST_CLUSTERS,
+    LEAST_EQUAL,
+    LengthPair,
+    RelativeShift,
+    length_pairs,
+    relative_shift,
+)
+from pytest_tokenwatt.metrics.paired import UnequalItems
+from pytest_tokenwatt.records import ConfigRecord, Reason
+from pytest_tokenwatt.records.accuracy import LengthDelta
+from pytest_tokenwatt.spec.model import Spec
+
+
+def length_deltas(
+    spec: Spec, records: Sequence[ConfigRecord], baseline: ConfigRecord | None = None
+) -> dict[str, LengthDelta]:
+    """By configuration, its answers' lengths against those of ``baseline`` (else of the record whose role that is).
+
+    Nothing for a baseline itself, without any, or without suites.
+    """
+    base = baseline or next((record for record in records if record.role == "baseline"), None)
+    names = suite_names(spec)
+    if base is None or not names:
+        return {}
+    return {record.key: length_delta(names, record, base) for record in records if record.role != "baseline"}
+
+
+def suite_names(spec: Spec) -> list[str]:
+    """The suites whose answers are compared."""
+    return [suite.title for suite in spec.accuracy]
+
+
+def length_delta(names: Sequence[str], candidate: ConfigRecord, baseline: ConfigRecord) -> LengthDelta:
+    """The answers to all suites ``names`` together, each answer counting the same.
+
+    A suite that cannot be compared leaves no figure: the mean of the others would be one of something else.
+    """
+    found = {name: _suite_pairs(name, candidate, baseline) for name in names}
+    faults = {name: each for name, each in found.items() if isinstance(each, Reason)}
+    if faults:
+        named = (Reason(each.code, f"{name}: {each.text}") for name, each in faults.items())
+        return LengthDelta(faults=tuple(named if len(names) > 1 else faults.values()))
+    suites = [each for each in found.values() if not isinstance(each, Reason)]
+    pairs = [pair for suite, _ in suites for pair in suite]
+    return _delta(pairs, sum(left_out for _, left_out in suites), baseline)
+
+
+def _suite_pairs(name: str, candidate: ConfigRecord, baseline: ConfigRecord) -> tuple[list[LengthPair], int] | Reason:
+    fault = comparison_fault(name, candidate, baseline)
+    if fault is not None:
+        return fault
+    try:
+        return length_pairs(baseline.suites[name], candidate.suites[name])
+    except UnequalItems as error:
+        return Reason(error.reason, str(error))
+
+
+def _delta(pairs: Sequence[LengthPair], left_out: int, baseline: ConfigRecord) -> LengthDelta:
+    if not pairs:
+        return LengthDelta(left_out=left_out, faults=(no_counts(),))
+    shift = relative_shift(pairs)
+    if shift is None:
+        text = f"the answers of baseline {baseline.key} have no tokens to compare with"
+        return LengthDelta(left_out=left_out, faults=(Reason("baseline_invalid", text),))
+    return LengthDelta(
+        shift=shift.value,
+        interval=shift.interval(),
+        n=shift.n,
+        clusters=shift.clusters,
+        tokens=sum(pair.candidate for pair in pairs) / shift.n,
+        baseline_tokens=sum(pair.base for pair in pairs) / shift.n,
+        truncated=sum(pair.base_cut or pair.candidate_cut for pair in pairs),
+        left_out=left_out,
+        doubts=tuple(_doubts(pairs, shift)),
+    )
+
+
+def no_counts() -> Reason:
+    """What stands for a figure where no answer has a count of tokens."""
+    return Reason("no_token_counts", "no answer has a count of its tokens; the server must send usage")
+
+
+def _doubts(pairs: Sequence[LengthPair], shift: RelativeShift) -> Iterator[Reason]:
+    """Why the figure decides nothing."""
+    both = sum(pair.base_cut and pair.candidate_cut for pair in pairs)
+    if 2 * both > len(pairs):
+        text = f"{both} of {len(pairs)} answers are cut at max_tokens on both sides, which hides a shift"
+        yield Reason("mostly_truncated", f"{text}; raise max_tokens")
+    if shift.interval() is None:
+        yield Reason("interval_unknown", _why_no_interval(shift))
+
+
+def _why_no_interval(shift: RelativeShift) -> str:
+    worth = f"{shift.n} answers" if shift.clusters == shift.n else f"{shift.n} answers to {shift.clusters} items"
+    if shift.clusters < LEAST_CLUSTERS:
+        return f"{worth} are too few for an interval; it takes {LEAST_CLUSTERS} independent items"
+    return f"{worth} that all changed by one factor do not show how others vary; it takes {LEAST_EQUAL}"

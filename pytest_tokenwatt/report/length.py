@@ -1,0 +1,57 @@
+"""The length of a configuration's answers against the baseline's in a lab report, and why it is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pytest_tokenwatt.records import ConfigRecord
+from pytest_tokenwatt.records.accuracy import LengthDelta
+from pytest_tokenwatt.spec.model import Spec
+
+FIELD = "length_shift"
+_NO_SUITE = "the spec has no accuracy block"
+
+
+def length_interval(delta: LengthDelta | None) -> dict[str, Any]:
+    """The 95 % interval of the shift (shares, not per cent) with its sample: cut answers hide a shift."""
+    if delta is None or delta.shift is None:
+        return {}
+    low, high = delta.interval or (None, None)
+    sample = {"n": delta.n, "truncated": delta.truncated, "left_out": delta.left_out}
+    return {FIELD: {"low": low, "high": high, **sample}}
+
+
+def missing_length(record: ConfigRecord, asked: bool, delta: LengthDelta | None) -> dict[str, str]:
+    """Why the shift, or its interval, is ``None``; ``asked``: the spec has suites."""
+    if delta is not None and delta.shift is not None:
+        why = "; ".join(map(str, delta.doubts))
+        return {} if delta.interval is not None else {f"intervals.{FIELD}.{end}": why for end in ("low", "high")}
+    return {FIELD: _why_none(record, asked, delta)}
+
+
+def _why_none(record: ConfigRecord, asked: bool, delta: LengthDelta | None) -> str:
+    if not asked:
+        return _NO_SUITE
+    if record.role == "baseline":
+        return "the baseline is what others are compared with"
+    if record.invalid or not record.suites:
+        return "; ".join(map(str, record.invalid)) or "not measured in this run"
+    return "; ".join(map(str, delta.faults)) if delta else "there is no baseline to compare with"
+
+
+def unseen_length(spec: Spec, records: Sequence[ConfigRecord], deltas: Mapping[str, LengthDelta]) -> Iterator[str]:
+    """What the run did not see of lengths: candidates without a figure, and answers that were cut."""
+    if not spec.accuracy:
+        yield f"Length of answers: {_NO_SUITE}"
+        return
+    if spec.present("drift"):
+        yield "Length of answers: of the accuracy suites alone; those to drift prompts are not measured by this version"
+    for record in records:
+        delta = deltas.get(record.key)
+        if record.role == "baseline":
+            continue
+        if delta is None or delta.shift is None:
+            yield f"{record.key}: Length of answers: {_why_none(record, True, delta)}"
+        elif delta.truncated:
+            yield f"{record.key}: Length of {delta.truncated} of {delta.n} answers beyond max_tokens: they were cut"
