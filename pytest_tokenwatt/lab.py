@@ -19,20 +19,20 @@ from pytest_tokenwatt.campaign.observe import Deadline
 from pytest_tokenwatt.campaign.order import by_phase
 from pytest_tokenwatt.campaign.phase import ACCURACY, EVERYTHING, Phase
 from pytest_tokenwatt.campaign.plan import Work, minutes, plan_view
+from pytest_tokenwatt.campaign.readings import accuracy_of, energy_of, goodput_of, power_of, suite_name
 from pytest_tokenwatt.campaign.resume import earlier_records
 from pytest_tokenwatt.campaign.session import Session
-from pytest_tokenwatt.campaign.suites import Shelf, compared
+from pytest_tokenwatt.campaign.suites import Shelf
 from pytest_tokenwatt.engine.start import RunningEngine
-from pytest_tokenwatt.errors import EngineError, GateFailed, NotMeasured, Problem, UsageError
+from pytest_tokenwatt.errors import EngineError, NotMeasured, Problem, UsageError
 from pytest_tokenwatt.gates.band import session_band_pct, session_energy_band_pct
 from pytest_tokenwatt.gates.catalog import list_gates
 from pytest_tokenwatt.gates.deltas import accuracy_deltas
-from pytest_tokenwatt.gates.finding import unusable
 from pytest_tokenwatt.gates.judge import exit_code, judge
 from pytest_tokenwatt.gates.shifts import length_deltas
 from pytest_tokenwatt.gates.user import judge_user_rule
 from pytest_tokenwatt.quality.scoring import Scorer
-from pytest_tokenwatt.records import DEFAULT_SCENARIO, ConfigRecord, GateResult, GateSpec, Verdict
+from pytest_tokenwatt.records import DEFAULT_SCENARIO, ConfigRecord, GateResult, GateSpec
 from pytest_tokenwatt.report.coverage import caveats
 from pytest_tokenwatt.report.lab import ReportContext, build_report, report_title
 from pytest_tokenwatt.report.plan_text import render_plan
@@ -177,84 +177,40 @@ class Lab:
         return self._results[identity]
 
     def goodput(self, config: str, scenario: str = DEFAULT_SCENARIO) -> Goodput:
-        """Measured goodput.
-
-        Raises ``GateFailed`` when the measurement is invalid or ran out of time, ``NotMeasured`` for a scenario without
-        an SLO.
-        """
-        record = self._record(config)
-        found = record.scenarios.get(scenario)
-        invalid = record.invalid or (found.invalid if found else ())
-        if invalid:
-            verdict, why = unusable(invalid).verdict, "; ".join(str(reason) for reason in invalid)
-            raise GateFailed(f"{config} goodput is {verdict.value}: {why}", verdict)
-        if found is None:
-            raise NotMeasured(f"{config} goodput", f"scenario {scenario} has no slo, so there is no rate to find")
-        return Goodput(config, found)
+        """Measured goodput. Raises like ``readings.goodput_of``."""
+        return goodput_of(self._record(config), scenario)
 
     def energy(self, config: str, scenario: str = DEFAULT_SCENARIO) -> Energy:
-        """Energy over the confirming windows. Raises like ``goodput``, and ``NotMeasured`` without a power source."""
-        record = self.goodput(config, scenario).record
-        if record.energy is None:
-            why = "no rate passed" if self._record(config).power else "the spec asks for no power (power:)"
-            raise NotMeasured(f"{config} energy", why)
-        if record.energy.invalid:
-            why = "; ".join(str(reason) for reason in record.energy.invalid)
-            raise GateFailed(f"{config} energy is invalid: {why}", Verdict.INVALID.value)
-        return Energy(config, record.energy)
+        """Energy over the confirming windows. Raises like ``readings.energy_of``."""
+        return energy_of(self._record(config), scenario)
 
     def power(self, config: str) -> Power:
-        """The power sources. Raises ``GateFailed`` when none can be read, ``NotMeasured`` when the spec has none."""
-        record = self._record(config)
-        if not record.power:
-            why = "; ".join(map(str, record.invalid)) or "the spec asks for no power (power:)"
-            raise NotMeasured(f"{config} power", why)
-        broken = [reason for source in record.power for reason in source.invalid]
-        if all(source.invalid for source in record.power):
-            raise GateFailed(f"{config} power is invalid: {'; '.join(map(str, broken))}", Verdict.INVALID.value)
-        return Power(config, record, self.run_dir)
+        """The power sources. Raises like ``readings.power_of``."""
+        return power_of(self._record(config), self.run_dir)
 
     def accuracy(self, config: str, suite: str | None = None) -> Accuracy:
         """A suite's score, and its difference to the baseline, which is measured for it; ``None``: the only suite.
 
-        Raises ``UsageError`` for a suite that there is not, ``GateFailed`` when it is invalid, ``NotMeasured`` when it
-        was not asked.
+        Raises like ``readings.accuracy_of``, and ``UsageError`` for a suite that there is not.
         """
-        name = self._suite_name(suite)
-        record = self._record(config)
-        base = self.spec.baseline
-        baseline = self._record(base.key) if base is not None and base.key != config else None
-        found = record.suites.get(name)
-        invalid = record.invalid or (found.invalid if found else ())
-        if invalid:
-            verdict, why = unusable(invalid).verdict, "; ".join(str(reason) for reason in invalid)
-            raise GateFailed(f"{config} accuracy of {name} is {verdict.value}: {why}", verdict)
-        if found is None:
-            raise NotMeasured(f"{config} accuracy", f"suite {name} was not asked: nothing that was selected needs it")
-        return compared(config, found, baseline.suites.get(name) if baseline else None)
+        name = suite_name(self.spec, suite)
+        return accuracy_of(self._record(config), self._other_baseline(config), name)
 
     def length_shift(self, config: str) -> LengthShift:
         """How long the answers to all suites are against the baseline's, which is measured for it.
 
         Raises ``GateFailed`` when a suite is invalid, ``NotMeasured`` without suites, without a baseline, or of it.
         """
-        base = self.spec.baseline
         if not self.spec.accuracy:
             raise NotMeasured("length_shift", "the spec has no accuracy block")
+        base = self.spec.baseline
         if base is None or base.key == config:
             raise NotMeasured(f"{config} length_shift", "there is no baseline to compare with")
         return length_value(self.spec, self._record(config), self._record(base.key))
 
-    def _suite_name(self, suite: str | None) -> str:
-        known = [each.title for each in self.spec.accuracy]
-        if not known:
-            raise NotMeasured("accuracy", "the spec has no accuracy block")
-        if suite is None and len(known) == 1:
-            return known[0]
-        if suite not in known:
-            what = "there are several suites" if suite is None else f"there is no suite {suite!r}"
-            raise UsageError(what, remedy=f"use tokenwatt.accuracy(suite) with one of {', '.join(known)}")
-        return suite
+    def _other_baseline(self, config: str) -> ConfigRecord | None:
+        base = self.spec.baseline
+        return None if base is None or base.key == config else self._record(base.key)
 
     def engine(self, config: str) -> RunningEngine:
         """The running engine of a configuration. Raises ``EngineError`` when it did not start or is over."""

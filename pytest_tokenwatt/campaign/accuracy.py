@@ -52,7 +52,8 @@ def measure_suite(configuration: Configuration, suite: Suite, engine: RunningEng
     )
     session.say(f"{configuration.key} {suite.title}: {_told(record)}")
     for note in record.notes:
-        session.say(f"{configuration.key} {suite.title}: {note}")
+        if note not in loaded.notes:  # what is odd about the answers, not what was known before
+            session.say(f"{configuration.key} {suite.title}: {note}")
     return record
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pytest_tokenwatt.errors import Problem, SpecError, UsageError
+from pytest_tokenwatt.gates.deltas import nothing_read
 from pytest_tokenwatt.metrics.paired import UnequalItems, compare
 from pytest_tokenwatt.metrics.resolution import ASSUMED_FLIP_RATE, LEAST_MARGIN_PTS, items_to_resolve, resolution
 from pytest_tokenwatt.quality.scorers import find_scorer
@@ -51,6 +53,7 @@ class Shelf:
                 yield Problem(str(self.spec.path), self._line(number, "scorer"), "scorer", error.what, error.remedy)
             else:
                 yield from self._coarse(number, suite, loaded)
+                yield from self._loose_stops(number, suite)
 
     def tells(self) -> dict[str | None, str]:
         """By suite, what its gate will be able to tell, assuming the usual rate of flips; unusable ones left out."""
@@ -81,6 +84,15 @@ class Shelf:
         severity = "error" if "noninferiority" in rules and not self.spec.is_quick else "warning"
         place = str(self.spec.path)
         yield Problem(place, self._line(number, "limit"), f"accuracy.{suite.title}", what, remedy, severity=severity)
+
+    def _loose_stops(self, number: int, suite: Suite) -> Iterator[Problem]:
+        """Stops that a word of the answer, or of the reasoning before it, can set off."""
+        for stop in suite.stop:
+            if stop[:1].isalnum():
+                what = f"{stop!r} ends an answer wherever it stands, within its reasoning and longer words, too"
+                remedy = f"write {json.dumps(chr(10) + stop, ensure_ascii=False)}, which begins a line"
+                place = str(self.spec.path)
+                yield Problem(place, self._line(number, "stop"), "accuracy.stop", what, remedy, severity="warning")
 
     def _line(self, number: int, key: str) -> int | None:
         line = self.spec.line
@@ -115,9 +127,10 @@ def compared(config: str, record: SuiteRecord, baseline: SuiteRecord | None) -> 
     """A suite's value for tests, with its change against the baseline's record of the same items, if there is one."""
     if baseline is None:
         return Accuracy(config, record)
-    if baseline.invalid or baseline.sha256 != record.sha256:
-        why = "; ".join(map(str, baseline.invalid)) or "the baseline was asked something else"
-        return Accuracy(config, record, why=why)
+    unread = nothing_read(baseline)
+    if baseline.invalid or unread or baseline.sha256 != record.sha256:
+        known = (*baseline.invalid, *((unread,) if unread else ()))
+        return Accuracy(config, record, why="; ".join(map(str, known)) or "the baseline was asked something else")
     try:
         found = compare(baseline.items, record.items)
     except UnequalItems as error:

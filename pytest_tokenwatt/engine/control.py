@@ -143,4 +143,11 @@ def parse_reply(told: Any, url: str) -> Reply:
             raw=told,
         )
     except (KeyError, IndexError, TypeError, AttributeError):
-        raise HttpError("engine_http_error", f"POST {url}: the answer is not a completion", status=200) from None
+        raise HttpError("engine_http_error", f"POST {url}: {_complaint(told)}", status=200) from None
+
+
+def _complaint(told: Any) -> str:
+    """What an answer without a completion says: some servers send their errors with status 200."""
+    error = told.get("error") if isinstance(told, dict) else None
+    message = error.get("message") if isinstance(error, dict) else error
+    return f"answered with an error: {' '.join(str(message).split())}" if message else "the answer is not a completion"

@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_tokenwatt.engine import vocabulary
 from pytest_tokenwatt.engine.access import Access, build_access, secret_variables
-from pytest_tokenwatt.engine.control import ControlClient, PrivateLoop
+from pytest_tokenwatt.engine.control import DEFAULT_TIMEOUT_S, ControlClient, PrivateLoop
 from pytest_tokenwatt.engine.guarded import GuardProcess
 from pytest_tokenwatt.engine.health import TAIL_LINES, Health
 from pytest_tokenwatt.engine.http import HttpError
@@ -60,11 +60,16 @@ class _Start:
         launch = build_launch(self._configuration, self._place)
         try:
             access = build_access(self._engine, launch.endpoint, self._place.environ, self._place.spec_dir)
-            return self._reached(launch, ControlClient(self._loop, access, self._scrub))
+            return self._reached(launch, ControlClient(self._loop, access, self._scrub, self._timeout_s()))
         except BaseException:
             if launch.claim is not None:
                 launch.claim.release()
             raise
+
+    def _timeout_s(self) -> float:
+        """A long answer may take as long as the spec lets a request of the load take."""
+        limits = (scenario.measurement.request_timeout_s for scenario in self._configuration.scenarios)
+        return max(DEFAULT_TIMEOUT_S, *limits)
 
     def _reached(self, launch: Launch, client: ControlClient) -> RunningEngine:
         try:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pytest_tokenwatt.gates.deltas import mean_of, nothing_read, suite_delta, suite_faults
 from pytest_tokenwatt.gates.finding import Finding, no_baseline, unusable
-from pytest_tokenwatt.gates.sample import can_resolve, could_be_within, difference, flips, size
+from pytest_tokenwatt.gates.sample import can_resolve, could_be_within, difference, drop, flips, size
 from pytest_tokenwatt.gates.wording import apart, points, points_apart, points_limit
 from pytest_tokenwatt.metrics.resolution import LEAST_MARGIN_PTS, items_to_resolve
 from pytest_tokenwatt.records import ConfigRecord, GateSpec, Reason, SuiteRecord, Verdict
@@ -43,7 +43,7 @@ def judge_accuracy(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigReco
     if delta.delta_pts is None:
         return absolute if absolute.verdict is Verdict.FAIL else unusable([delta.fault] if delta.fault else [], rule)
     relative = _judge_difference(gate, delta, delta.delta_pts, rule)
-    unread = nothing_read(baseline, name)
+    unread = nothing_read(baseline.suites[name])
     if unread is not None:
         relative = replace(relative, verdict=Verdict.INVALID, reasons=(unread,))
     return relative if absolute.verdict is Verdict.PASS else _both_broken(absolute, relative)
@@ -111,10 +111,10 @@ def _rule(gate: GateSpec) -> str:
 
 
 def _bounds(gate: GateSpec) -> Iterator[str]:
-    drop, minimum = gate.limits.get("max_drop_pts"), gate.limits.get("min_score")
-    if drop is not None:
+    largest, minimum = gate.limits.get("max_drop_pts"), gate.limits.get("min_score")
+    if largest is not None:
         by_interval = gate.limits.get("rule") == NONINFERIORITY
-        yield f"{'90 % interval >' if by_interval else '>='} {points_limit(0.0 - drop)} pt"
+        yield f"{'90 % interval >' if by_interval else '>='} {points_limit(0.0 - largest)} pt"
     if minimum is not None:
         yield f">= {minimum:g} %"
 
@@ -133,7 +133,7 @@ def _judge_mean(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRecord 
         return no_baseline(gate.limits.get("on_missing_baseline", "fail"), f"{len(suites)} suites", rule)
     deltas = {name: suite_delta(name, candidate, baseline, asked) for name, asked in suites.items()}
     faults = [_named(name, delta.fault) for name, delta in deltas.items() if delta.fault is not None]
-    faults += [_named(name, unread) for name in suites if (unread := nothing_read(baseline, name)) is not None]
+    faults += [unread for name in suites if name in baseline.suites and (unread := nothing_read(baseline.suites[name]))]
     found = mean_of(deltas, gate.limits.get("tiers") or {})
     if faults or found.mean_drop_pts is None:
         return unusable(faults, rule)
@@ -148,7 +148,7 @@ def _mean_finding(found: AccuracyDelta, value: float, limit: float, rule: str) -
     worst = f"worst {found.worst} {points(0.0 - (found.worst_drop_pts or 0.0))} pt"
     tier = f", tier {found.tier}" if found.tier is not None else ""
     shown, resolvable = points_apart(value, limit), _mean_resolvable_pts(found)
-    told = "" if resolvable is None else f", can resolve {resolvable:.1f} pt"
+    told = "" if resolvable is None else f", can resolve {drop(resolvable)} pt"
     text = f"{shown} pt ({found.valid_domains} suites), {worst}{tier}{told}"
     if value >= limit - _ROUNDING:
         return Finding(Verdict.PASS, text, rule, value, "pt", limit)

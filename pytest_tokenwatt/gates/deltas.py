@@ -87,15 +87,13 @@ def suite_faults(config: ConfigRecord, name: str) -> tuple[Reason, ...]:
     return ()
 
 
-def nothing_read(baseline: ConfigRecord, name: str) -> Reason | None:
+def nothing_read(base: SuiteRecord) -> Reason | None:
     """Why no drop could show: of all the baseline's answers, none is one that the scorer can read."""
-    record = baseline.suites.get(name)
-    if record is None or not record.counts or not record.answered:
+    counts = base.counts
+    if not (counts and base.answered) or counts.get(Outcome.CORRECT, 0) or counts.get(Outcome.WRONG, 0):
         return None
-    if record.counts.get(Outcome.CORRECT, 0) or record.counts.get(Outcome.WRONG, 0):
-        return None
-    seen = [f"{count} {outcome}" for outcome, count in record.counts.items() if count and outcome != Outcome.FAILED]
-    text = f"no drop could show, since none of baseline {baseline.key}'s answers to {name} can be read"
+    seen = [f"{count} {outcome}" for outcome, count in counts.items() if count and outcome != Outcome.FAILED]
+    text = f"no drop could show, since none of the baseline's answers to {base.name} can be read"
     remedy = "check prompts, max_tokens, stop and the chat template"
     return Reason("baseline_invalid", f"{text} ({', '.join(seen)}); {remedy}")
 

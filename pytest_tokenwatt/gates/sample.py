@@ -34,7 +34,12 @@ def _bounds(delta: SuiteDelta, level: int) -> tuple[float, float] | None:
 
 def can_resolve(delta: SuiteDelta) -> str:
     """ ", can resolve 3.5 pt"; nothing when the size of the sample is not known."""
-    return "" if delta.resolvable_pts is None else f", can resolve {delta.resolvable_pts:.1f} pt"
+    return "" if delta.resolvable_pts is None else f", can resolve {drop(delta.resolvable_pts)} pt"
+
+
+def drop(points: float) -> str:
+    """A drop that is resolved, never shown as none: 3.5, 0.02."""
+    return f"{points:.1f}" if points >= 0.1 else f"{points:.1g}"
 
 
 def flips(delta: SuiteDelta, level: int) -> str:
@@ -57,7 +62,7 @@ def _sample(delta: SuiteDelta) -> str:
 
 def _resolvable(delta: SuiteDelta) -> str:
     source = _SOURCES[delta.flip_source or "assumed"].format(100.0 * (delta.flip_rate or 0.0))
-    return f"{delta.resolvable_pts:.1f} pt ({source})"
+    return f"{drop(delta.resolvable_pts or 0.0)} pt ({source})"
 
 
 def could_be_within(delta: SuiteDelta, limit: float) -> str:

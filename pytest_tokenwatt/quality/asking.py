@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_tokenwatt.errors import EngineError
+from pytest_tokenwatt.metrics.tally import LARGEST_FAILED_SHARE
 from pytest_tokenwatt.records import Client, Reply
 from pytest_tokenwatt.records.accuracy import Answer, SuiteItem
 from pytest_tokenwatt.spec.quality import Suite
@@ -69,10 +70,11 @@ async def ask_all(
 ) -> None:
     """Ask all questions; ``keep`` is given each answer once, failures as answers without a text.
 
-    When the first twenty all fail the others are given up with them. Raises ``EngineError`` (``engine_died``) as soon
-    as the engine is seen to be gone; what was kept until then stays.
+    When as many in a row fail as are in flight (at least twenty), and more than a suite may miss, the others are given
+    up with them: an engine that hangs would take its time limit for each. Raises ``EngineError`` (``engine_died``) as
+    soon as the engine is seen to be gone; what was kept until then stays.
     """
-    waiting, state = iter(asked), _State()
+    waiting, state = iter(asked), _State(max(_HOPELESS, in_flight), LARGEST_FAILED_SHARE * len(asked))
     workers = [
         asyncio.create_task(_work(client, settings, waiting, state, keep, death))
         for _ in range(min(in_flight, len(asked)))
@@ -87,15 +89,26 @@ async def ask_all(
 
 @dataclass(slots=True)
 class _State:
-    """How it went so far; ``last`` is the last failure."""
+    """How it went so far: failures in all, those since the last answer, and the last of them.
 
-    answered: int = 0
+    ``patience`` is how many in a row show that there is no hope, ``allowed`` how many a suite may miss.
+    """
+
+    patience: int
+    allowed: float
     failed: int = 0
+    in_a_row: int = 0
     last: str = ""
+
+    def note(self, error: str | None) -> None:
+        if error is None:
+            self.in_a_row = 0
+        else:
+            self.failed, self.in_a_row, self.last = self.failed + 1, self.in_a_row + 1, error
 
     @property
     def hopeless(self) -> bool:
-        return self.answered == 0 and self.failed >= _HOPELESS
+        return self.in_a_row >= self.patience and self.failed > self.allowed
 
 
 async def _work(
@@ -108,7 +121,7 @@ async def _work(
 ) -> None:
     for question in waiting:
         if state.hopeless:
-            given_up = f"not asked, since the first {state.failed} all failed: {state.last}"
+            given_up = f"not asked, since {state.in_a_row} in a row failed: {state.last}"
             keep(question, Answer(None, error=given_up))
             continue
         answer = await _ask(client, settings, question)
@@ -116,9 +129,7 @@ async def _work(
             died = death()
             if died is not None:
                 raise EngineError("engine_died", died)
-            state.failed, state.last = state.failed + 1, answer.error
-        else:
-            state.answered += 1
+        state.note(answer.error)
         keep(question, answer)
 
 

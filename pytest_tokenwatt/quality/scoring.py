@@ -67,8 +67,14 @@ def _no_answer(detail: str, cut: bool) -> Scored:
 
 
 def _scored(scorer: Scorer, item: SuiteItem, part: AnswerPart, cut: bool) -> Scored:
+    remedy = "mend the scorer; the stored answers can be scored anew"
     try:
-        return scorer.score(item, part.text, cut=cut)
+        scored = scorer.score(item, part.text, cut=cut)
     except Exception as error:
         what = f"scorer {scorer.name} failed on item {item.id}: {type(error).__name__}: {error}"
-        raise TokenwattError(what, remedy="mend the scorer; the stored answers can be scored anew") from error
+        raise TokenwattError(what, remedy=remedy) from error
+    if not isinstance(scored, Scored) or not isinstance(scored.outcome, Outcome):
+        raise TokenwattError(
+            f"scorer {scorer.name} gave {scored!r} for item {item.id}, which is no Scored", remedy=remedy
+        )
+    return scored

@@ -92,7 +92,11 @@ def _lines(path: Path, complain: Complain) -> Iterator[SuiteLine]:
 
 
 def _check_gold(item: SuiteItem, number: int, check_gold: CheckGold, complain: Complain) -> None:
-    flaw = check_gold(item)
+    try:
+        flaw = check_gold(item)
+    except Exception as error:  # a scorer may be anybody's code
+        complain(number, None, f"the scorer failed on its gold: {type(error).__name__}: {error}", "mend the scorer")
+        return
     if flaw is not None:
         complain(number, None, flaw, "correct it, or choose the scorer that reads it")
 

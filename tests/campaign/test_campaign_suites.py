@@ -20,8 +20,10 @@ from pytest_tokenwatt.campaign.observe import Deadline
 from pytest_tokenwatt.campaign.phase import Phase
 from pytest_tokenwatt.campaign.resume import earlier_records, kept_suites
 from pytest_tokenwatt.campaign.session import Session
-from pytest_tokenwatt.campaign.suites import Shelf
-from pytest_tokenwatt.errors import LoadError, Problem
+from pytest_tokenwatt.campaign.suites import Shelf, compared
+from pytest_tokenwatt.errors import LoadError, NotMeasured, Problem
+from pytest_tokenwatt.quality.accuracy import suite_record
+from pytest_tokenwatt.quality.asking import CONTROL, questions
 from pytest_tokenwatt.records import ConfigRecord, Reply, SuiteRecord
 from pytest_tokenwatt.spec.load import load_spec
 from pytest_tokenwatt.spec.model import Spec
@@ -78,6 +80,14 @@ def test_seeds_of_greedy_answers_tell_nothing_new(tmp_path: Path, temperature: f
 
 def test_a_baseline_alone_has_no_margin(tmp_path: Path) -> None:
     assert problems(spec_of(tmp_path, more={"configs": CONFIGS[:1]}, min_score=50)) == []
+
+
+def test_a_stop_that_any_word_sets_off_is_named(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, max_drop_pts=9, stop=["Question", "\n\nQuestion:", "###"])
+    (problem,) = problems(spec)
+    assert problem.severity == "warning"
+    assert str(problem).startswith(f"{spec.path}:{problem.line}: accuracy.stop: 'Question' ends an answer wherever it")
+    assert problem.remedy == 'write "\\nQuestion", which begins a line'
 
 
 # --- asking
@@ -141,6 +151,25 @@ def test_a_suite_stops_when_the_time_is_used_up_and_goes_on_from_there(tmp_path:
     record = asked(spec, tmp_path, again, said, resume=True)
     assert (len(again.sent), record.score) == (20, 100.0)
     assert "baseline sums: 20 answers of the interrupted run are kept" in said
+
+
+def test_stored_answers_are_scored_anew_without_an_engine(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, control=True, seeds=2)
+    suite, shelf = spec.accuracy[0], Shelf(spec)
+    record = asked(spec, tmp_path, Engine(), [])
+    answers = read_answers(tmp_path / "run" / str(record.answers_file))
+    loaded = shelf.open(suite)
+    both = questions(loaded.items, suite) + questions(loaded.items, suite, part=CONTROL)
+    again = suite_record(suite, loaded, shelf.scorer(suite), both, answers, answers_file=record.answers_file)
+    assert again == record
+
+
+def test_a_test_of_its_own_sees_no_drop_where_none_could_show(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path)
+    read, unread = (asked(spec, tmp_path, Engine(text=text), []) for text in (None, ""))
+    assert compared("tuned", unread, read).delta_pts == -100.0
+    with pytest.raises(NotMeasured, match=r"none of the baseline's answers to sums can be read \(40 unparseable\)"):
+        _ = compared("tuned", unread, unread).delta_pts
 
 
 def test_only_the_baseline_has_a_control(tmp_path: Path) -> None:

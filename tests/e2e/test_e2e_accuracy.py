@@ -84,7 +84,9 @@ def test_the_same_precision_passes(pytester: pytest.Pytester) -> None:
 )
 def test_a_server_that_misbehaves_is_named(pytester: pytest.Pytester, fault: str, api: str, said: str) -> None:
     write(pytester.path, "--fault", fault, api=api)
-    pytester.runpytest(*RUN, "-k", "accuracy")
+    result = pytester.runpytest(*RUN, "-k", "accuracy")
+    assert result.ret == 11
+    result.stdout.fnmatch_lines([f"*tuned sums: {said}", "*none of the baseline's answers to sums can be read*"])
     (run,) = pytester.path.glob("tokenwatt-runs/*")
     stored = json.loads((run / "record-tuned.json").read_text(encoding="utf-8"))["suites"]["sums"]
     assert (stored["score"], stored["counts"]["unparseable"]) == (0.0, 60)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from engine_workshop import Workshop, fake, open_workshop
 
-from pytest_tokenwatt.engine.control import PrivateLoop
+from pytest_tokenwatt.engine.control import PrivateLoop, parse_reply
 from pytest_tokenwatt.engine.http import HttpError
 from pytest_tokenwatt.errors import EngineError
 
@@ -191,3 +191,17 @@ def test_tls_is_verified_by_default(workshop: Workshop, tmp_path: Path, monkeypa
                 workshop.start(endpoint=there, ca_file="gone.pem")
         finally:
             server.kill()
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({"error": {"message": "EngineCore\nhas died", "code": 500}}, "answered with an error: EngineCore has died"),
+        ({"error": "overloaded"}, "answered with an error: overloaded"),
+        ({"choices": []}, "the answer is not a completion"),
+        (["?"], "the answer is not a completion"),
+    ],
+)
+def test_an_answer_that_is_no_completion_says_what_it_is(told: object, message: str) -> None:
+    with pytest.raises(EngineError, match=message):
+        parse_reply(told, "http://h/v1/completions")

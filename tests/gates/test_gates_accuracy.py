@@ -88,6 +88,10 @@ def test_a_difference_passes_from_the_limit_on(lost: int, gained: int, max_drop_
     assert "95 % [" in result.text
 
 
+def test_a_large_sample_does_not_resolve_everything() -> None:
+    assert compared(accuracy_gate(), 14_000, 0, 0, 0).text.endswith("can resolve 0.02 pt")
+
+
 @pytest.mark.parametrize(("base", "ours"), [(95.3, 94.3), (95.1, 94.1), (0.3, -0.7)])
 def test_decimals_that_meet_the_limit_pass(base: float, ours: float) -> None:
     assert judged(accuracy_gate(), scored(base), scored(ours)).verdict is Verdict.PASS
@@ -259,7 +263,7 @@ def test_another_suite_says_what_differs(changes: dict[str, Any], words: str) ->
 def test_a_baseline_of_which_nothing_can_be_read_shows_no_drop(rule: str, base: str, ours: str) -> None:
     result = judged(accuracy_gate(rule=rule), suite(base), suite(ours))
     assert (result.verdict, codes(result)) == (Verdict.INVALID, ["baseline_invalid"])
-    assert "none of baseline baseline's answers to gsm8k can be read (" in result.reasons[0].text
+    assert "none of the baseline's answers to gsm8k can be read (" in result.reasons[0].text
     assert result.value == (100.0 if "+" in ours else 0.0)
 
 
@@ -385,6 +389,12 @@ def test_a_suite_without_a_figure_leaves_no_mean() -> None:
         result = judge(MEAN, with_suites("tuned", *ours), with_suites("baseline", *base))
         assert (result.verdict, codes(result)) == (Verdict.INVALID, [code])
         assert result.reasons[0].text.startswith("code: ")
+
+
+def test_a_baseline_of_which_nothing_can_be_read_leaves_no_mean() -> None:
+    base, ours = ((suite("+" * 50, "math"), suite("u" * 50, "code")) for _ in range(2))
+    result = judge(MEAN, with_suites("tuned", *ours), with_suites("baseline", *base))
+    assert (result.verdict, codes(result)) == (Verdict.INVALID, ["baseline_invalid"])
 
 
 def test_no_baseline_leaves_no_mean() -> None:

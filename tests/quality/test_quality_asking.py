@@ -135,8 +135,26 @@ def test_a_server_that_refuses_everything_is_not_asked_to_the_end() -> None:
     answers = ask(server, questions(ITEMS, SETTINGS), in_flight=4)
     assert len(answers) == 40
     assert 20 <= len(server.asked) < 25
-    given_up = [answer for answer in answers.values() if "not asked, since the first 2" in str(answer.error)]
+    given_up = [answer for answer in answers.values() if "not asked, since 2" in str(answer.error)]
     assert len(given_up) == 40 - len(server.asked)
+
+
+def test_an_engine_that_hangs_midway_is_given_up() -> None:
+    items = [SuiteItem(id=f"q{number}", prompt=f"{number} + 1 =", answer="1") for number in range(200)]
+    hanging = {item.prompt or "": [refusal(404)] for item in items[100:]}
+    server = Server(trouble=hanging)
+    answers = ask(server, questions(items, SETTINGS), in_flight=30)
+    assert 130 <= len(server.asked) < 165
+    assert sum(1 for answer in answers.values() if answer.error is None) == 100
+    assert len(answers) == 200
+
+
+def test_a_suite_that_may_still_count_is_asked_to_the_end() -> None:
+    items = [SuiteItem(id=f"q{number}", prompt=f"{number} + 1 =", answer="1") for number in range(3000)]
+    server = Server(trouble={item.prompt or "": [refusal(404)] for item in items[100:130]})
+    answers = ask(server, questions(items, SETTINGS), in_flight=8)
+    assert len(server.asked) == 3000
+    assert sum(1 for answer in answers.values() if answer.error is None) == 2970
 
 
 def test_a_dead_engine_ends_the_asking_with_its_last_words() -> None:

@@ -37,6 +37,8 @@ class Loud:
     def score(self, item: SuiteItem, text: str, *, cut: bool) -> Scored:
         if "crash" in text:
             raise ZeroDivisionError("division by zero")
+        if "true" in text:
+            return True  # type: ignore[return-value]
         return Scored(CORRECT if text.isupper() else WRONG, text)
 
 
@@ -64,6 +66,10 @@ def test_an_unknown_name_gets_the_nearest_one() -> None:
 def test_a_scorer_that_fails_is_named_with_the_item() -> None:
     with pytest.raises(TokenwattError, match="scorer loud failed on item item: ZeroDivisionError"):
         outcome_of(Loud(), item("x"), Answer("crash"))
+    with pytest.raises(
+        TokenwattError, match="scorer loud gave True for item item, which is no Scored; mend the scorer"
+    ):
+        outcome_of(Loud(), item("x"), Answer("true"))
 
 
 @pytest.mark.parametrize(

@@ -219,6 +219,15 @@ def test_golds_are_checked_where_they_are_asked(suite_file: Callable[..., Path])
     assert len(open_suite(path, settings(limit=1), only_digits).items) == 1
 
 
+def test_a_scorer_that_fails_on_a_gold_is_a_problem_of_that_line(suite_file: Callable[..., Path]) -> None:
+    def fails(item: SuiteItem) -> str | None:
+        return f"{int(item.answer):d}" and None
+
+    assert refused(suite_file(GOOD, GOOD | {"id": "b", "answer": "two"}), fails) == [
+        ":2: the scorer failed on its gold: ValueError: invalid literal for int() with base 10: 'two'; mend the scorer",
+    ]
+
+
 def test_a_line_is_checked_even_where_it_is_not_asked(suite_file: Callable[..., Path]) -> None:
     assert refused(suite_file(GOOD, {"id": "b", "answer": "1"}), limit=1)[0].startswith(":2: has neither prompt")
 
