@@ -9,7 +9,7 @@ from pytest_tokenwatt.errors import GateFailed, NotMeasured, TokenwattError
 if TYPE_CHECKING:
     from pytest_tokenwatt.plugin.handle import LabHandle as Lab
     from pytest_tokenwatt.records import Outcome, Scored, SuiteItem
-    from pytest_tokenwatt.values import Accuracy, Energy, Goodput, LengthShift, Power
+    from pytest_tokenwatt.values import Accuracy, Energy, Goodput, KlDrift, LengthShift, PerplexityChange, Power
 
 __version__ = "0.1.0"
 __all__ = [
@@ -17,17 +17,19 @@ __all__ = [
     "Energy",
     "GateFailed",
     "Goodput",
+    "KlDrift",
     "Lab",
     "LengthShift",
     "NotMeasured",
     "Outcome",
+    "PerplexityChange",
     "Power",
     "Scored",
     "SuiteItem",
     "TokenwattError",
     "__version__",
 ]
-_VALUES = ("Accuracy", "Energy", "Goodput", "LengthShift", "Power")
+_VALUES = ("Accuracy", "Energy", "Goodput", "KlDrift", "LengthShift", "PerplexityChange", "Power")
 _RECORDS = ("Outcome", "Scored", "SuiteItem")
 
 

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pytest_tokenwatt import __version__
+from pytest_tokenwatt.campaign import drift_plan
+from pytest_tokenwatt.campaign.drift_values import corpus_name, kl_value, perplexity_value
 from pytest_tokenwatt.campaign.lengths import length_value
 from pytest_tokenwatt.campaign.misfits import misfits
 from pytest_tokenwatt.campaign.observe import Deadline
 from pytest_tokenwatt.campaign.order import by_phase
-from pytest_tokenwatt.campaign.phase import ACCURACY, EVERYTHING, Phase
+from pytest_tokenwatt.campaign.phase import ACCURACY, DRIFT, EVERYTHING, Phase
 from pytest_tokenwatt.campaign.plan import Work, minutes, plan_view
 from pytest_tokenwatt.campaign.readings import accuracy_of, energy_of, goodput_of, power_of, suite_name
 from pytest_tokenwatt.campaign.resume import earlier_records
@@ -28,6 +30,7 @@ from pytest_tokenwatt.errors import EngineError, NotMeasured, Problem, UsageErro
 from pytest_tokenwatt.gates.band import session_band_pct, session_energy_band_pct
 from pytest_tokenwatt.gates.catalog import list_gates
 from pytest_tokenwatt.gates.deltas import accuracy_deltas
+from pytest_tokenwatt.gates.divergence import drift_deltas
 from pytest_tokenwatt.gates.judge import exit_code, judge
 from pytest_tokenwatt.gates.shifts import length_deltas
 from pytest_tokenwatt.gates.user import judge_user_rule
@@ -44,7 +47,7 @@ from pytest_tokenwatt.store.atomic import write_json
 from pytest_tokenwatt.store.journal import Event, Journal
 from pytest_tokenwatt.store.records_json import write_run_record
 from pytest_tokenwatt.store.rundir import RunDirectory, file_obstacle
-from pytest_tokenwatt.values import Accuracy, Energy, Goodput, LengthShift, Power
+from pytest_tokenwatt.values import Accuracy, Energy, Goodput, KlDrift, LengthShift, PerplexityChange, Power
 
 REPORT_NAME = "report.json"
 _REQUIREMENTS = ("pytest", "numpy", "scipy", "httptools")
@@ -132,7 +135,9 @@ class Lab:
         chosen = self._chosen(selected, also)
         own = (*self._unwritable(), *self._without_baseline(selected), *self._without_candidate())
         suites = self._shelf.problems() if ACCURACY in self._kinds else ()
-        return [*preflight(self.spec, chosen), *misfits(self.spec, chosen), *suites, *own]
+        prompts = drift_plan.problems(self.spec) if DRIFT in self._kinds else ()
+        found = [*preflight(self.spec, chosen), *misfits(self.spec, chosen), *suites, *prompts, *own]
+        return list(dict.fromkeys(found))
 
     def minutes(self, selected: Sequence[GateSpec], also: Sequence[str] = ()) -> float:
         """How long the run will probably take."""
@@ -207,6 +212,26 @@ class Lab:
         if base is None or base.key == config:
             raise NotMeasured(f"{config} length_shift", "there is no baseline to compare with")
         return length_value(self.spec, self._record(config), self._record(base.key))
+
+    def kl_drift(self, config: str) -> KlDrift:
+        """The divergence from the baseline, which is measured for it.
+
+        Raises ``GateFailed`` when it is invalid, ``NotMeasured`` without a drift block, without a baseline, or of it.
+        """
+        if self.spec.drift is None:
+            raise NotMeasured("kl_drift", "the spec has no drift block")
+        base = self._other_baseline(config)
+        if base is None:
+            raise NotMeasured(f"{config} kl_drift", "there is no baseline to compare with")
+        return kl_value(self._record(config), base, control=self.spec.drift.control)
+
+    def perplexity(self, config: str, corpus: str | None = None) -> PerplexityChange:
+        """Perplexity on a corpus, and its difference to the baseline, which is measured for it; ``None``: the only one.
+
+        Raises like ``perplexity_value``, and ``UsageError`` for a corpus that there is not.
+        """
+        name = corpus_name(self.spec, corpus)
+        return perplexity_value(name, self._record(config), self._other_baseline(config))
 
     def _other_baseline(self, config: str) -> ConfigRecord | None:
         base = self.spec.baseline
@@ -422,6 +447,7 @@ class Lab:
             energy_band_pct=session_energy_band_pct(records, scenario),
             accuracy=accuracy_deltas(self.spec, records),
             lengths=length_deltas(self.spec, records),
+            drift=drift_deltas(self.spec, records),
             title=self._options.title,
             interrupted=self._interrupted,
         )
@@ -436,6 +462,8 @@ _RATIOS = {
     "rule": ("min_ratio", "max_ratio"),
     "accuracy": ("max_drop_pts", "max_mean_drop_pts"),
     "length": ("max_shift",),
+    "kl": ("max_nats_per_token",),
+    "perplexity": ("max_dnll",),
 }
 """Limits of a gate that compare with the baseline, by its kind; of all others ``min`` does."""
 

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 from pytest_tokenwatt.campaign.accuracy import measure_suite
+from pytest_tokenwatt.campaign.drift import measure_drift, unmeasured_drift
 from pytest_tokenwatt.campaign.resume import differs, kept_scenarios, kept_suites
 from pytest_tokenwatt.campaign.scenario import measure_scenario, unmeasured
 from pytest_tokenwatt.campaign.senses import Senses
@@ -18,8 +19,8 @@ from pytest_tokenwatt.spec.model import Configuration, Scenario, Suite
 from pytest_tokenwatt.store.journal import Event
 from pytest_tokenwatt.store.records_json import write_record
 
-GOODPUT, ACCURACY = "goodput", "accuracy"
-EVERYTHING = frozenset({GOODPUT, ACCURACY})
+GOODPUT, ACCURACY, DRIFT = "goodput", "accuracy", "drift"
+EVERYTHING = frozenset({GOODPUT, ACCURACY, DRIFT})
 """What can be measured of a configuration, by ``GateSpec.needs``; its contract always is."""
 
 
@@ -124,6 +125,8 @@ class Phase:
             self._measure_scenarios(engine, earlier)
         if ACCURACY in self._kinds:
             self._measure_suites(engine, earlier)
+        if DRIFT in self._kinds and self._session.spec.drift is not None:
+            self._measure_drift(engine)
 
     def _earlier(self, engine: RunningEngine) -> ConfigRecord | None:
         """What an interrupted run knows of the same engine."""
@@ -174,6 +177,21 @@ class Phase:
             self.record = replace(self.record, suites={**self.record.suites, suite.title: record})
             self._store()
 
+    def _measure_drift(self, engine: RunningEngine) -> None:
+        began_s = time.monotonic()
+        try:
+            self._session.deadline.check()
+            found = measure_drift(self.configuration, engine, self._session)
+        except (EngineError, LoadError) as error:
+            found = unmeasured_drift(Reason(error.reason, str(error)))
+        except UsageError as error:
+            found = unmeasured_drift(Reason("drift_unusable", str(error)))
+        if self.configuration.role == "baseline" and found.invalid:
+            self._session.captures.why_none = "; ".join(map(str, found.invalid))
+        minutes = {**self.record.minutes, "drift": (time.monotonic() - began_s) / 60.0}
+        self.record = replace(self.record, drift=found, minutes=minutes)
+        self._store()
+
     def _answered(self, engine: RunningEngine, suite: Suite, earlier: SuiteRecord | None) -> SuiteRecord:
         began_s = time.monotonic()
         try:
@@ -220,6 +238,8 @@ class Phase:
         suites = self._session.spec.accuracy if ACCURACY in self._kinds else ()
         asked = {each.title: unmeasured_suite(each, "", reason) for each in suites}
         self.record = replace(self.record, suites={**asked, **self.record.suites})
+        if DRIFT in self._kinds and self._session.spec.drift is not None and self.record.drift is None:
+            self.record = replace(self.record, drift=unmeasured_drift(reason))
 
     def _mark(self, reason: Reason) -> None:
         self.record = replace(self.record, invalid=(*self.record.invalid, reason))

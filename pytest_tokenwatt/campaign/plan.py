@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_tokenwatt.campaign import power, suites
+from pytest_tokenwatt.campaign import drift_plan, power, suites
 from pytest_tokenwatt.campaign.order import phase_name
-from pytest_tokenwatt.campaign.phase import ACCURACY, GOODPUT
+from pytest_tokenwatt.campaign.phase import ACCURACY, DRIFT, GOODPUT
 from pytest_tokenwatt.metrics.estimate import estimate_s, resolution_pct
 from pytest_tokenwatt.metrics.search import MAX_LENGTHENING
 from pytest_tokenwatt.records import GateSpec
@@ -55,6 +55,8 @@ def minutes(configuration: Configuration, work: Work) -> float:
         seconds += sum(_scenario_s(configuration, scenario) for scenario in configuration.scenarios)
     if ACCURACY in work.kinds:
         seconds += suites.estimated_s(work.spec, control=configuration.role == "baseline")
+    if DRIFT in work.kinds and work.spec.drift is not None:
+        seconds += drift_plan.estimated_s(work.spec.drift, baseline=configuration.role == "baseline")
     return seconds / 60.0
 
 
@@ -103,6 +105,8 @@ def _measurements(configuration: Configuration, work: Work) -> Iterator[str]:
         yield from (_measurement(configuration, scenario) for scenario in configuration.scenarios)
     if ACCURACY in work.kinds:
         yield from suites.described(work.spec, control=configuration.role == "baseline")
+    if DRIFT in work.kinds and work.spec.drift is not None:
+        yield from drift_plan.described(work.spec.drift, baseline=configuration.role == "baseline")
 
 
 def _measurement(configuration: Configuration, scenario: Scenario) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from pytest_tokenwatt.campaign.capture import CaptureShelf
 from pytest_tokenwatt.campaign.observe import Deadline
 from pytest_tokenwatt.campaign.suites import Shelf
 from pytest_tokenwatt.records import ConfigRecord
@@ -20,7 +21,7 @@ class Session:
 
     ``salt`` is drawn once a run; ``environ`` is the environment that engines inherit. ``shelf`` has the suites.
     ``earlier`` are the records of the interrupted run that this one continues, by configuration; ``None``: it
-    continues none.
+    continues none. ``captures`` holds what the baseline was captured on, for the candidates.
     """
 
     spec: Spec
@@ -33,6 +34,7 @@ class Session:
     say: Callable[[str], None]
     shelf: Shelf
     earlier: Mapping[str, ConfigRecord] | None = None
+    captures: CaptureShelf = field(default_factory=CaptureShelf)
 
     @property
     def resumed(self) -> bool:

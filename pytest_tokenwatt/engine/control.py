@@ -111,6 +111,10 @@ class ControlClient:
         body = {"model": self.model, "messages": list(messages), "max_tokens": max_tokens, **sampling}
         return await self._on_our_loop(self._ask("/chat/completions", body))
 
+    async def tokenize(self, text: str, *, special: bool = False) -> tuple[int, ...]:
+        """Ids of a text by ``/tokenize``; ``special``: with those that the server adds. Raises ``EngineError``."""
+        return await self._on_our_loop(self._tokenize(text, special))
+
     def close(self) -> None:
         """Close the connections and end the loop; safe to call twice."""
         try:
@@ -121,6 +125,16 @@ class ControlClient:
 
     def _on_our_loop(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
         return asyncio.wrap_future(self._loop.submit(work))
+
+    async def _tokenize(self, text: str, special: bool) -> tuple[int, ...]:
+        url = f"{self.access.root}/tokenize"
+        told = await self.http.ask(
+            url, {"model": self.model, "prompt": text, "add_special_tokens": special}, self._timeout_s
+        )
+        tokens = told.get("tokens") if isinstance(told, dict) else None
+        if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
+            raise HttpError("engine_http_error", f"POST {url}: the answer has no token ids", status=200)
+        return tuple(tokens)
 
     async def _ask(self, path: str, body: Mapping[str, Any]) -> Reply:
         url = self.access.endpoint + path

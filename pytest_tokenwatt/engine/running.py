@@ -26,6 +26,8 @@ from pytest_tokenwatt.spec.model import Configuration, Workload
 
 T = TypeVar("T")
 
+_LETTER = "a"
+
 
 @dataclass(frozen=True, slots=True)
 class EngineParts:
@@ -74,6 +76,11 @@ class RunningEngine:
         return fingerprint(self._parts.identity)
 
     @property
+    def vocabulary_size(self) -> int:
+        """How many token ids there are; 0 when that is not known."""
+        return self._parts.vocabulary.size
+
+    @property
     def launch(self) -> Mapping[str, Any]:
         """How it was started, as a report may show it."""
         return self._parts.launch
@@ -101,6 +108,16 @@ class RunningEngine:
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine (one of ``client``'s, for instance) from synchronous code."""
         return self._parts.loop.call(work)
+
+    async def tokenize(self, text: str) -> tuple[int, ...]:
+        """Ids of a text, without special ones. Raises ``EngineError`` when the server has no ``/tokenize``."""
+        return await self._parts.client.tokenize(text)
+
+    async def bos_id(self) -> int | None:
+        """The id that the server puts before a text by itself; ``None`` when it puts none. Raises ``EngineError``."""
+        client = self._parts.client
+        bare, whole = await client.tokenize(_LETTER), await client.tokenize(_LETTER, special=True)
+        return whole[0] if len(whole) > len(bare) and whole[1 : 1 + len(bare)] == bare else None
 
     def target(self, workload: Workload) -> Target:
         """Where and how load is sent for a workload."""

@@ -186,13 +186,12 @@ class _Lister:
         if not self.relative:
             return
         if drift is not None:
-            limits = {"max_nats_per_token": drift.max_nats_per_token}
-            yield from self._gate("kl", limits=limits, origin=("drift",))
+            limits = {"max_nats_per_token": drift.max_nats_per_token, "control": drift.control}
+            yield from self._gate("kl", needs="drift", limits=limits, origin=("drift",))
             for number, corpus in enumerate(drift.perplexity):
                 origin: KeyPath = ("drift", "perplexity", number)
-                yield from self._gate(
-                    "perplexity", param=corpus.name, limits={"max_dnll": corpus.max_dnll}, origin=origin
-                )
+                limits = {"max_dnll": corpus.max_dnll}
+                yield from self._gate("perplexity", needs="drift", param=corpus.name, limits=limits, origin=origin)
         yield from self._length()
 
     def _length(self) -> Iterator[GateSpec]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_tokenwatt.gates.accuracy import judge_accuracy
 from pytest_tokenwatt.gates.catalog import LATER
+from pytest_tokenwatt.gates.drift import judge_kl, judge_perplexity
 from pytest_tokenwatt.gates.energy import judge_energy
 from pytest_tokenwatt.gates.finding import Finding, unusable
 from pytest_tokenwatt.gates.identity import identical_twin
@@ -15,6 +16,14 @@ from pytest_tokenwatt.gates.rules import judge_rule
 from pytest_tokenwatt.gates.serving import judge_contract, judge_goodput, judge_slo
 from pytest_tokenwatt.records import ConfigRecord, GateResult, GateSpec, GoodputRecord, Reason, Verdict
 
+_BY_CONFIGURATION: Mapping[str, Callable[[GateSpec, ConfigRecord, ConfigRecord | None], Finding]] = {
+    "rule": judge_rule,
+    "accuracy": judge_accuracy,
+    "length": judge_length,
+    "kl": judge_kl,
+    "perplexity": judge_perplexity,
+}
+"""Rules that need no scenario."""
 EXIT_PASS = 0
 EXIT_FAIL = 1
 EXIT_INCONCLUSIVE = 10
@@ -49,12 +58,8 @@ def _find(
     twin = identical_twin(candidate, records)
     if twin is not None:
         return unusable((twin,))
-    if gate.kind == "rule":
-        return judge_rule(gate, candidate, baseline)
-    if gate.kind == "accuracy":
-        return judge_accuracy(gate, candidate, baseline)
-    if gate.kind == "length":
-        return judge_length(gate, candidate, baseline)
+    if gate.kind in _BY_CONFIGURATION:
+        return _BY_CONFIGURATION[gate.kind](gate, candidate, baseline)
     record = _scenario(gate, candidate)
     if gate.kind == "slo" and record is not None:
         return judge_slo(gate, record)

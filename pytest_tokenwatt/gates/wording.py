@@ -46,6 +46,17 @@ def points_apart(value: float, limit: float) -> str:
     return next((text for text in texts if float(text) != limit), texts[0])
 
 
+def nats(value: float) -> str:
+    """A divergence or likelihood in nats per token: 0.0097, 0.0000, 3.2e-05."""
+    return f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else f"{value:.2g}"
+
+
+def nats_apart(value: float, limit: float) -> str:
+    """Nats with the decimals that tell them from their limit, unless they meet it."""
+    texts = [nats(value), *(f"{value:.{digits}f}" for digits in range(5, 12))]
+    return next((text for text in texts if float(text) != limit), texts[0])
+
+
 def interval(bounds: tuple[float, float]) -> str:
     """An interval in points: "[-2.4, +1.3]"."""
     return f"[{points(bounds[0])}, {points(bounds[1])}]"

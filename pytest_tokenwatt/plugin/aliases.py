@@ -14,7 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from pytest_tokenwatt.engine.start import RunningEngine
     from pytest_tokenwatt.plugin.handle import Baseline, LabHandle
-    from pytest_tokenwatt.values import Accuracy, Energy, Goodput, LengthShift, Power
+    from pytest_tokenwatt.values import Accuracy, Energy, Goodput, KlDrift, LengthShift, PerplexityChange, Power
 
 PLUGIN_NAME = "tokenwatt_aliases"
 
@@ -61,6 +61,18 @@ def length_shift(_tokenwatt_candidate: LabHandle, _tokenwatt_measured: LabHandle
     return _tokenwatt_candidate.length_shift()
 
 
+@pytest.fixture(scope="session")
+def kl_drift(_tokenwatt_candidate: LabHandle, _tokenwatt_measured: LabHandle) -> KlDrift:
+    """KL divergence from the baseline: kl_drift.nats_per_token, .se, .lower, .control, .over_control."""
+    return _tokenwatt_candidate.kl_drift()
+
+
+@pytest.fixture(scope="session")
+def perplexity(_tokenwatt_measured: LabHandle) -> PerplexityChange:
+    """Perplexity on the only corpus: perplexity.ppl, .dnll against the baseline, .dnll_se."""
+    return _tokenwatt_measured.perplexity()
+
+
 def _later(name: str, doc: str) -> object:
     def measurement(_tokenwatt_measured: LabHandle) -> None:
         _tokenwatt_measured.not_yet(name)
@@ -77,9 +89,7 @@ def _later_compared(name: str, doc: str) -> object:
     return pytest.fixture(scope="session", name=name)(comparison)
 
 
-perplexity = _later("perplexity", "Perplexity and its difference to the baseline")
 memory = _later("memory", "Peak memory of the engine")
-kl_drift = _later_compared("kl_drift", "KL divergence from the baseline")
 speed = _later_compared("speed", "Closed-loop throughput against the baseline")
 audit = _later_compared("audit", "Audit of timed output against the baseline's")
 

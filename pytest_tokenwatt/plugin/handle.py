@@ -17,7 +17,7 @@ from pytest_tokenwatt.records import GateResult, Verdict
 if TYPE_CHECKING:
     from pytest_tokenwatt.engine.start import RunningEngine
     from pytest_tokenwatt.spec.model import Configuration, Spec
-    from pytest_tokenwatt.values import Accuracy, Energy, Goodput, LengthShift, Power
+    from pytest_tokenwatt.values import Accuracy, Energy, Goodput, KlDrift, LengthShift, PerplexityChange, Power
 
 T = TypeVar("T")
 
@@ -108,6 +108,14 @@ class LabHandle:
         """The answers' length against the baseline's; fails the test with the reasons if it cannot be compared."""
         return self._taken(lambda: self.bench.lab.length_shift(self._config.key))
 
+    def kl_drift(self) -> KlDrift:
+        """KL divergence from the baseline; fails the test with the reasons if it is invalid."""
+        return self._taken(lambda: self.bench.lab.kl_drift(self._config.key))
+
+    def perplexity(self, corpus: str | None = None) -> PerplexityChange:
+        """A corpus, which need not be named if it is the only one; fails the test with the reasons if it is invalid."""
+        return self._taken(lambda: self.bench.lab.perplexity(self._config.key, corpus))
+
     def _taken(self, measure: Callable[[], T]) -> T:
         """A measurement, taken if need be; the test fails with the reasons when it is not to be had."""
         self._measuring()
@@ -184,7 +192,12 @@ class Baseline:
         """The baseline's only suite; fails the test with the reasons when it is invalid."""
         return self._handle.accuracy()
 
+    @property
+    def perplexity(self) -> PerplexityChange:
+        """The baseline's only corpus; fails the test with the reasons when it is invalid."""
+        return self._handle.perplexity()
+
     def __getattr__(self, name: str) -> NoReturn:
-        if name in {"audit", "memory", "perplexity", "speed"}:
+        if name in {"audit", "memory", "speed"}:
             raise NotMeasured(f"baseline.{name}", NOT_YET)
         raise AttributeError(name)

@@ -17,13 +17,15 @@ _UNMEASURED: Place = (-1, -1, 0)
 
 
 _KINDS = {
-    "tokenwatt": ("goodput", "accuracy"),
-    "baseline": ("goodput", "accuracy"),
+    "tokenwatt": ("goodput", "accuracy", "drift"),
+    "baseline": ("goodput", "accuracy", "drift"),
     "goodput": ("goodput",),
     "energy": ("goodput",),
     "power": ("goodput",),
     "accuracy": ("accuracy",),
     "length_shift": ("accuracy",),
+    "kl_drift": ("drift",),
+    "perplexity": ("drift",),
 }
 """What a test measures that names one of our fixtures."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pytest_tokenwatt.records.accuracy import SuiteRecord
 from pytest_tokenwatt.records.base import SCHEMA, Reason
+from pytest_tokenwatt.records.drift import DriftRecord
 from pytest_tokenwatt.records.engine import Contract, ServedIdentity
 from pytest_tokenwatt.records.goodput import GoodputRecord
 from pytest_tokenwatt.records.power import PowerRecord, SensorInfo
@@ -30,7 +31,8 @@ class ConfigRecord:
     model, a contract that was not met).
     ``minutes`` maps phase names to their wall-clock minutes. ``spec`` is the spec as written, variables unexpanded, so
     that a replay can judge by its limits. ``power`` has one entry for each source, ``gpus`` the accelerators under test
-    as the driver (or the simulator) names them. ``suites`` are the accuracy suites by name.
+    as the driver (or the simulator) names them. ``suites`` are the accuracy suites by name, ``drift`` is what was
+    scored of the ``drift`` block.
     """
 
     key: str
@@ -51,6 +53,7 @@ class ConfigRecord:
     gpus: tuple[SensorInfo, ...] = ()
     rated_bandwidth: RatedBandwidth | None = None
     suites: Mapping[str, SuiteRecord] = field(default_factory=dict)
+    drift: DriftRecord | None = None
     schema: str = SCHEMA
 
 

@@ -7,8 +7,10 @@ from typing import Any
 
 from pytest_tokenwatt.records import ConfigRecord, GoodputRecord, Percentile
 from pytest_tokenwatt.records.accuracy import AccuracyDelta, LengthDelta
+from pytest_tokenwatt.records.drift import DriftDelta
 from pytest_tokenwatt.report.accuracy import accuracy_entry, accuracy_summary, answers_files
 from pytest_tokenwatt.report.describe import engine_text
+from pytest_tokenwatt.report.drift import kl_entry, missing_kl
 from pytest_tokenwatt.report.energy import (
     energy_block,
     energy_fields,
@@ -21,6 +23,7 @@ from pytest_tokenwatt.report.length import length_interval, missing_length
 from pytest_tokenwatt.report.power import power_sources
 from pytest_tokenwatt.report.validity import validity
 from pytest_tokenwatt.spec.model import Configuration, Suite
+from pytest_tokenwatt.spec.quality import Drift
 
 USUAL_PERCENTILES = ("ttft_p99_ms", "tpot_p99_ms")
 PUBLISHED = ("mbu_pct", "node_power_kw", "throttle_counts")
@@ -35,6 +38,8 @@ def config_entry(
     suites: Sequence[Suite] = (),
     accuracy: AccuracyDelta | None = None,
     length: LengthDelta | None = None,
+    drift_asked: Drift | None = None,
+    drift: DriftDelta | None = None,
 ) -> dict[str, Any]:
     """The entry of one configuration; its figures of serving are those of the first scenario.
 
@@ -57,6 +62,7 @@ def config_entry(
         "accuracy": accuracy_entry(record, suites, accuracy),
         **accuracy_summary(accuracy),
         "length_shift": length.shift if length else None,
+        "kl": kl_entry(record, drift_asked, drift),
         "role": record.role,
         "like": record.like,
         "precision": configuration.precision,
@@ -69,6 +75,7 @@ def config_entry(
             **_missing(record, configuration, first),
             **missing_idle(record, configuration),
             **missing_length(record, bool(suites), length),
+            **missing_kl(record, drift_asked),
         },
         "energy": energy_block(first),
         "power": power_sources(record),
@@ -186,4 +193,11 @@ def _open_ends(goodput: GoodputRecord) -> dict[str, str]:
 def _files(record: ConfigRecord) -> list[str]:
     windows = (window.requests_file for goodput in record.scenarios.values() for window in goodput.windows)
     powers = (source.file for source in record.power)
-    return list(dict.fromkeys([*record.files, *(name for name in (*windows, *powers) if name), *answers_files(record)]))
+    return list(
+        dict.fromkeys([*record.files, *(name for name in (*windows, *powers) if name), *_quality_files(record)])
+    )
+
+
+def _quality_files(record: ConfigRecord) -> list[str]:
+    scored = record.drift.file if record.drift else None
+    return [*answers_files(record), *([scored] if scored else [])]

@@ -7,7 +7,9 @@ from typing import Any
 
 from pytest_tokenwatt.records import ConfigRecord, GateResult, GoodputRecord, Verdict
 from pytest_tokenwatt.records.accuracy import LengthDelta
+from pytest_tokenwatt.records.drift import DriftDelta
 from pytest_tokenwatt.report.accuracy import unseen_accuracy
+from pytest_tokenwatt.report.drift import unseen_drift
 from pytest_tokenwatt.report.length import unseen_length
 from pytest_tokenwatt.report.unseen import unseen
 from pytest_tokenwatt.spec.model import Configuration, Spec
@@ -18,7 +20,6 @@ SIMULATED = "Simulated engine: the figures are those of a step-time model, not o
 QUICK = "Quick mode: short windows, few repeats — validation only, not for publishing"
 _LATER_BLOCKS = {
     "profiles": "Closed-loop speed and memory (profiles)",
-    "drift": "KL divergence and perplexity (drift)",
     "audit": "Audit of timed output (audit)",
     "budget": "Rerun with less memory (budget)",
     "score": "Leaderboard figures (score)",
@@ -39,6 +40,7 @@ def status(found: Sequence[str], records: Sequence[ConfigRecord], gates: Sequenc
         record.invalid
         or any(_invalid(goodput) for goodput in record.scenarios.values())
         or any(suite.invalid for suite in record.suites.values())
+        or _drift_invalid(record)
         for record in records
     )
     return "draft" if found or invalid or not records else "published"
@@ -48,20 +50,30 @@ def _invalid(goodput: GoodputRecord) -> bool:
     return bool(goodput.invalid or (goodput.energy is not None and goodput.energy.invalid))
 
 
+def _drift_invalid(record: ConfigRecord) -> bool:
+    drift = record.drift
+    if drift is None:
+        return False
+    divergences = [each.invalid for each in (drift.against, drift.control) if each is not None]
+    return any((drift.invalid, *divergences, *(each.invalid for each in drift.perplexity.values())))
+
+
 def not_covered(
     spec: Spec,
     records: Sequence[ConfigRecord],
     found: Sequence[str],
     blocks: Mapping[str, Mapping[str, Any]],
     lengths: Mapping[str, LengthDelta],
+    drift: Mapping[str, DriftDelta],
 ) -> list[str]:
     """The spec's own list, what the engines did not answer, what this version does not measure, and the caveats.
 
     ``blocks`` are those of the report that describe machine, software and model; what is null in them is named.
-    ``lengths`` are those of answers against the baseline's, by configuration.
+    ``lengths`` are those of answers against the baseline's, ``drift`` that of distributions, by configuration.
     """
     own = spec.raw.get("not_covered") or ()
-    lines = [*own, *_of_records(records), *_unmeasured(spec, records, lengths), *_unsaid(blocks), *found]
+    unmeasured = (*_unmeasured(spec, records, lengths), *unseen_drift(spec, records, drift))
+    lines = [*own, *_of_records(records), *unmeasured, *_unsaid(blocks), *found]
     return list(dict.fromkeys(line for line in lines if line))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from pytest_tokenwatt.records import ConfigRecord, GateResult
 from pytest_tokenwatt.records.accuracy import AccuracyDelta, LengthDelta
+from pytest_tokenwatt.records.drift import DriftDelta
 from pytest_tokenwatt.report import describe
 from pytest_tokenwatt.report.accuracy import accuracy_block, suite_hashes
 from pytest_tokenwatt.report.configs import config_entry
@@ -35,7 +36,8 @@ class ReportContext:
     name the software around the engine. ``variance_band_pct`` is the band over all configurations (measured by
     repeats and by a repeated baseline), ``energy_band_pct`` that of tokens per joule; ``None`` when there was nothing
     to compare. ``accuracy`` is how the answers of each configuration compare with the baseline's, ``lengths``
-    how long they are. ``interrupted`` says what ended the run early.
+    how long they are, ``drift`` how far its distributions are from the baseline's. ``interrupted`` says what ended
+    the run early.
     """
 
     generated: datetime
@@ -47,6 +49,7 @@ class ReportContext:
     energy_band_pct: float | None = None
     accuracy: Mapping[str, AccuracyDelta] = field(default_factory=dict)
     lengths: Mapping[str, LengthDelta] = field(default_factory=dict)
+    drift: Mapping[str, DriftDelta] = field(default_factory=dict)
 
 
 def build_report(
@@ -71,7 +74,7 @@ def build_report(
         "status": status(found, records, gates),
         "title": report_title(spec, context.title),
         "published": context.generated.date().isoformat(),
-        "summary": summary(records, gates, found, context.accuracy),
+        "summary": summary(records, gates, found, context.accuracy, context.drift),
         **blocks,
         "slo": describe.slo(scenario),
         "workload": describe.workload(first, scenario),
@@ -81,7 +84,10 @@ def build_report(
         "variance_band_pct": context.variance_band_pct,
         "fleet": fleet_block(spec, records, Bands(context.variance_band_pct, context.energy_band_pct)),
         "configs": [_entry(spec, context, record, configuration) for record, configuration in pairs],
-        "not_covered": [*not_covered(spec, records, found, blocks, context.lengths), *_no_band(context)],
+        "not_covered": [
+            *not_covered(spec, records, found, blocks, context.lengths, context.drift),
+            *_no_band(context),
+        ],
         "reproduce": shlex.join(context.command),
         "spec": dict(spec.raw),
         "schema": REPORT_SCHEMA,
@@ -112,6 +118,8 @@ def _entry(spec: Spec, context: ReportContext, record: ConfigRecord, configurati
         suites=spec.accuracy,
         accuracy=context.accuracy.get(record.key),
         length=context.lengths.get(record.key),
+        drift_asked=spec.drift,
+        drift=context.drift.get(record.key),
     )
 
 
@@ -150,7 +158,7 @@ def _provenance(spec: Spec, records: Sequence[ConfigRecord], context: ReportCont
 
 
 def _hashes(spec: Spec, records: Sequence[ConfigRecord]) -> dict[str, Any]:
-    """SHA-256 of the spec as written, of each configuration's load (requests and SLO), and of its suites."""
+    """SHA-256 of the spec as written, of each configuration's load (requests and SLO), suites and scored token ids."""
     configurations = [spec.configuration(record.key) for record in records]
     return {
         "spec_sha256": hashlib.sha256(_canonical(spec.raw).encode()).hexdigest(),
@@ -159,6 +167,7 @@ def _hashes(spec: Spec, records: Sequence[ConfigRecord]) -> dict[str, Any]:
             for configuration in configurations
         },
         "suite_sha256": suite_hashes(records),
+        "drift_sha256": {record.key: (record.drift.sha256 or None) if record.drift else None for record in records},
     }
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_tokenwatt.records import DEFAULT_SCENARIO, ConfigRecord, GateResult, Verdict
 from pytest_tokenwatt.records.accuracy import AccuracyDelta
+from pytest_tokenwatt.records.drift import DriftDelta
+from pytest_tokenwatt.report.drift import drift_words
 from pytest_tokenwatt.report.text import change, listing, number, points
 
 _AXES = {"goodput": "SLO goodput", "energy": "tokens per joule"}
@@ -16,18 +18,21 @@ def summary(
     gates: Sequence[GateResult],
     caveats: Sequence[str],
     accuracy: Mapping[str, AccuracyDelta] | None = None,
+    drift: Mapping[str, DriftDelta] | None = None,
 ) -> str:
     """What the run showed of each configuration, behind the first words of each caveat."""
     heads = [f"{caveat.split(':', 1)[0]}." for caveat in caveats]
-    deltas = accuracy or {}
-    return " ".join([*heads, *(_sentence(record, records, gates, deltas.get(record.key)) for record in records)])
+    compared = {record.key: [*_answers((accuracy or {}).get(record.key))] for record in records}
+    for key, delta in (drift or {}).items():
+        compared.setdefault(key, []).extend(drift_words(delta))
+    return " ".join([*heads, *(_sentence(record, records, gates, compared[record.key]) for record in records)])
 
 
 def _sentence(
-    record: ConfigRecord, records: Sequence[ConfigRecord], gates: Sequence[GateResult], accuracy: AccuracyDelta | None
+    record: ConfigRecord, records: Sequence[ConfigRecord], gates: Sequence[GateResult], quality: Sequence[str]
 ) -> str:
     own = [gate for gate in gates if gate.config == record.key]
-    changes = [*_changes(own), *_answers(accuracy)]
+    changes = [*_changes(own), *quality]
     told = _repeat(record, records) or listing(changes) or listing([*_level(record), *_scores(record)])
     outcomes = listing(list(_outcomes(own)))
     joined = " but ".join(filter(None, [told, outcomes])) or "was not measured"

@@ -24,6 +24,11 @@ def points(value: float) -> str:
     return text if float(text) else "0.0"
 
 
+def nats(value: float) -> str:
+    """Nats per token: 0.0097, 0.0000, 3.2e-05."""
+    return f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else f"{value:.2g}"
+
+
 def duration(minutes: float) -> str:
     """Minutes as 45 s, 12 min or 1 h 05 min."""
     if minutes < 1:

@@ -29,6 +29,8 @@ class Event(StrEnum):
     MEASUREMENT_FINISHED = "measurement_finished"
     SUITE_STARTED = "suite_started"
     SUITE_FINISHED = "suite_finished"
+    DRIFT_STARTED = "drift_started"
+    DRIFT_FINISHED = "drift_finished"
     POWER_FINISHED = "power_finished"
     PHASE_FINISHED = "phase_finished"
     INTERRUPTED = "interrupted"

@@ -35,12 +35,14 @@ def test_the_quickstart_passes_and_carries_every_figure(tmp_path: Path) -> None:
         for figure in ("goodput_tok_s", "node_power_kw", "tokens_per_joule", "energy_j", "idle_power_w"):
             assert entry[figure] > 0, figure
         assert entry["accuracy"]["score"] > 90
+    assert 0 < report["configs"][1]["kl"]["kl"] < 0.001
 
 
 def test_a_four_bit_cache_fails_its_accuracy_gate(tmp_path: Path) -> None:
     code, report = run("quickstart-regression.yaml", tmp_path / "run")
     assert code == 1
-    assert [gate["id"] for gate in report["gates"] if gate["verdict"] == "fail"] == ["tuned::accuracy[arithmetic]"]
+    failed = {gate["id"] for gate in report["gates"] if gate["verdict"] == "fail"}
+    assert failed == {"tuned::accuracy[arithmetic]", "tuned::kl"}
     assert [gate["id"] for gate in report["gates"] if gate["verdict"] == "invalid"] == []
     accuracy = next(entry for entry in report["configs"] if entry["key"] == "tuned")["accuracy"]
     assert accuracy["delta_pts"] < -5

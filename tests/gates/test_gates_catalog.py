@@ -149,8 +149,9 @@ def test_every_block_makes_its_gates_in_the_order_of_the_design(tmp_path: Path) 
     gates = list_gates(spec(tmp_path, ENGINE, SLO, configs, LATER))
     assert [gate.gate for gate in gates if gate.config == "tuned"] == EVERYTHING
     assert [gate.gate for gate in gates if gate.config == "baseline"] == ["contract", "slo", "accuracy[gsm8k]"]
-    later = [gate for gate in gates if gate.gate in EVERYTHING[6:] and gate.kind not in ("energy", "length")]
+    later = [gate for gate in gates if gate.gate in EVERYTHING[9:] and gate.kind != "energy"]
     assert {gate.needs for gate in later} == {"later"}
+    assert {gate.needs for gate in gates if gate.kind in ("kl", "perplexity")} == {"drift"}
     assert {gate.needs for gate in gates if gate.kind in ("accuracy", "length")} == {"accuracy"}
     assert [gate.gate for gate in gates if gate.mode == "info"] == ["energy"]
     assert all(gate.line is not None for gate in later if gate.kind != "precision")
@@ -211,6 +212,16 @@ def test_lengths_are_those_of_the_accuracy_suites(tmp_path: Path) -> None:
 def test_lengths_of_drift_prompts_alone_are_not_measured_yet(tmp_path: Path) -> None:
     gates = list_gates(spec(tmp_path, ENGINE, SLO, CONFIGS, "drift: {prompts: p.jsonl}\n"))
     assert found(gates, "tuned::length").needs == "later"
+
+
+def test_drift_gates_carry_what_judging_needs(tmp_path: Path) -> None:
+    corpus = "{name: wiki, file: wiki.txt, max_dnll: 0.1}"
+    text = f"drift: {{prompts: p.jsonl, max_nats_per_token: 0.05, control: false, perplexity: [{corpus}]}}\n"
+    gates = list_gates(spec(tmp_path, ENGINE, SLO, CONFIGS, text))
+    kl, wiki = found(gates, "tuned::kl"), found(gates, "tuned::perplexity[wiki]")
+    assert kl.limits == {"max_nats_per_token": 0.05, "control": False, "on_missing_baseline": "fail"}
+    assert wiki.limits == {"max_dnll": 0.1, "on_missing_baseline": "fail"}
+    assert not [gate for gate in gates if gate.config == "baseline" and gate.needs == "drift"]
 
 
 def test_accuracy_gates_carry_what_judging_needs(tmp_path: Path) -> None:

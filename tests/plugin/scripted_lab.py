@@ -128,6 +128,14 @@ class ScriptedLab:
         self._note("length_shift", config)
         return f"length_shift of {config}"
 
+    def kl_drift(self, config: str) -> str:
+        self._note("kl_drift", config)
+        return f"kl_drift of {config}"
+
+    def perplexity(self, config: str, corpus: str | None = None) -> str:
+        self._note("perplexity", config)
+        return f"perplexity of {config}"
+
     def engine(self, config: str) -> str:
         self._note("engine", config)
         return f"engine of {config}"

@@ -146,7 +146,7 @@ def test_a_fixture_asked_for_too_late_fails_with_the_remedy(project: Project) ->
     result.stdout.fnmatch_lines(["*name it among the arguments of the test"])
 
 
-@pytest.mark.parametrize("name", ["kl_drift", "perplexity", "memory", "speed"])
+@pytest.mark.parametrize("name", ["memory", "speed", "audit"])
 def test_what_is_not_measured_yet_says_so(project: Project, name: str) -> None:
     user(project, f"def test_it({name}): pass")
     result = project.run("test_user.py", "lab.yaml", "-k", "test_it and tuned")
@@ -158,10 +158,15 @@ def test_what_is_not_measured_yet_says_so(project: Project, name: str) -> None:
 def test_the_values_come_from_the_lab(project: Project) -> None:
     user(
         project,
-        "def test_it(tokenwatt, goodput, energy, power, accuracy, length_shift, engine, baseline):\n"
+        "def test_it(\n"
+        "    tokenwatt, goodput, energy, power, accuracy, length_shift, kl_drift, perplexity, engine, baseline\n"
+        "):\n"
         "    assert (goodput, energy, power) == ('goodput of tuned', 'energy of tuned', 'power of tuned')\n"
         "    assert accuracy == 'accuracy of tuned'\n"
         "    assert length_shift == tokenwatt.length_shift() == 'length_shift of tuned'\n"
+        "    assert kl_drift == tokenwatt.kl_drift() == 'kl_drift of tuned'\n"
+        "    assert perplexity == tokenwatt.perplexity('wiki') == 'perplexity of tuned'\n"
+        "    assert baseline.perplexity == 'perplexity of baseline'\n"
         "    assert baseline.accuracy == 'accuracy of baseline'\n"
         "    assert (baseline.energy, baseline.power) == ('energy of baseline', 'power of baseline')\n"
         "    assert engine == 'engine of tuned'\n"
@@ -329,7 +334,9 @@ def test_a_comparison_in_a_spec_without_baseline_says_so(project: Project) -> No
         ("def test_it(energy): pass", ["goodput"]),
         ("def test_it(accuracy): pass", ["accuracy"]),
         ("def test_it(length_shift): pass", ["accuracy"]),
-        ("def test_it(tokenwatt): pass", ["accuracy", "goodput"]),
+        ("def test_it(kl_drift): pass", ["drift"]),
+        ("def test_it(perplexity): pass", ["drift"]),
+        ("def test_it(tokenwatt): pass", ["accuracy", "drift", "goodput"]),
         ("import pytest\n@pytest.fixture\ndef mine(goodput): pass\ndef test_it(mine): pass", ["goodput"]),
     ],
 )

@@ -106,6 +106,7 @@ def test_a_configuration_has_its_figures_intervals_and_files(tmp_path: Path) -> 
     }
     assert entry["missing"] == {
         "length_shift": "not measured in this run",
+        "kl": "the spec has no drift block",
         "mbu_engine_pct": "the engine exports no read bytes",
         "intervals.tpot_p99_ms.high": "300 observations (2 repeats of one schedule, which count as one) "
         "are too few for a finite upper end",
@@ -160,7 +161,7 @@ def test_blocks_that_the_spec_does_not_have_are_said(tmp_path: Path) -> None:
         "Power, energy and throttling: the spec asks for no power source",
         "Accuracy: the spec has no accuracy block",
         "Fleet figures: the spec has no fleet block",
-        "KL divergence and perplexity (drift): not measured by this version",
+        "tuned: KL divergence: not measured in this run",
     } <= set(report["not_covered"])
 
 

@@ -13,6 +13,10 @@ from typing import Any
 
 import pytest
 
+from pytest_tokenwatt.metrics.divergence import divergence
+from pytest_tokenwatt.quality.drift.fitting import narrowed
+from pytest_tokenwatt.store.topk_npz import read_topk
+
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = ROOT / "specs" / "vllm-cpu.yaml"
 
@@ -101,6 +105,55 @@ def test_the_report_is_of_a_real_engine(report: dict[str, Any]) -> None:
     assert all(engine["simulated"] is False for engine in report["provenance"]["engines"].values())
     assert report["software"]["engine_version"] == "0.32.0"
     assert not any("imulated" in line for line in report["not_covered"])
+
+
+@pytest.fixture(scope="module")
+def drift(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run directory of the drift spec: the whole vocabulary, so that the divergence is exact."""
+    out = tmp_path_factory.mktemp("drift") / "run"
+    spec = ROOT / "tests" / "vllm_cpu" / "drift.yaml"
+    command = [sys.executable, "-m", "pytest", f"--tokenwatt-spec={spec}", f"--tokenwatt-out={out}"]
+    done = subprocess.run(
+        [*command, "-p", "no:cacheprovider"], cwd=ROOT, capture_output=True, text=True, timeout=900, check=False
+    )
+    print(done.stdout[-20_000:], done.stderr[-5_000:])
+    return out
+
+
+def drift_of(run_dir: Path, key: str) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((run_dir / f"record-{key}.json").read_text(encoding="utf-8"))["drift"]
+    return record
+
+
+def test_an_fp8_cache_diverges_and_the_baseline_does_not_from_itself(drift: Path) -> None:
+    against, control = drift_of(drift, "tuned")["against"], drift_of(drift, "baseline")["control"]
+    assert against["invalid"] == control["invalid"] == []
+    assert against["kl"] > 5 * against["kl_se"] > 0
+    assert 10 * abs(control["kl"]) <= against["kl"]
+    assert against["tail_mass"] == pytest.approx(0.0, abs=1e-3)
+
+
+def test_the_top_of_the_vocabulary_estimates_the_exact_divergence(drift: Path) -> None:
+    baseline, tuned = read_topk(drift / "drift-baseline.npz"), read_topk(drift / "drift-tuned.npz")
+    exact = divergence(baseline.tops, tuned.tops, drawn=tuned.sequences)
+    tops = [[narrowed(top, 20) for top in stored.tops] for stored in (baseline, tuned)]
+    estimated = divergence(*tops, drawn=tuned.sequences)
+    assert None not in (exact.kl, exact.kl_se, estimated.kl_lower, estimated.kl_sampled, estimated.kl_sampled_se)
+    assert exact.kl == pytest.approx(drift_of(drift, "tuned")["against"]["kl"], rel=1e-3)
+    assert (estimated.kl_lower or 0.0) <= (exact.kl or 0.0)
+    joint = ((exact.kl_se or 0.0) ** 2 + (estimated.kl_sampled_se or 0.0) ** 2) ** 0.5
+    assert abs((estimated.kl_sampled or 0.0) - (exact.kl or 0.0)) <= 3 * joint
+    # Of a random model the likeliest twenty hold an eighth of the mass: what is extrapolated from them is doubted
+    # rather than wrong.
+    joint = ((exact.kl_se or 0.0) ** 2 + (estimated.kl_se or 0.0) ** 2) ** 0.5
+    assert estimated.doubts or abs((estimated.kl or 0.0) - (exact.kl or 0.0)) <= 3 * joint
+
+
+def test_decoding_says_what_the_prefill_says(drift: Path) -> None:
+    for key in ("baseline", "tuned"):
+        record = drift_of(drift, key)
+        assert record["decode_tokens"] > 500
+        assert record["decode_gap"] < 0.05
 
 
 def test_no_process_is_left(run: Run) -> None:
