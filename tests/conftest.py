@@ -10,5 +10,5 @@ from hypothesis import HealthCheck, settings
 pytest_plugins = ["pytester", "pytest_tokenwatt.testing"]
 
 # Machines that run tests beside an engine are busy: a slow example is no defect.
-settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("steady", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")

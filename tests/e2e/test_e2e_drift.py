@@ -47,6 +47,7 @@ def drift_of(root: Path, key: str = "tuned") -> dict[str, Any]:
     return stored
 
 
+@pytest.mark.slow
 def test_divergence_follows_the_precision(pytester: pytest.Pytester) -> None:
     found = {}
     for precision in ("fp8", "int4"):
@@ -86,3 +87,19 @@ def test_the_same_numbers_from_another_start_are_bit_identical(pytester: pytest.
     result = pytester.runpytest(*RUN)
     assert result.ret == 0
     assert drift_of(pytester.path)["against"]["kl"] == 0.0
+
+
+def test_what_cannot_be_used_costs_no_more_than_itself(pytester: pytest.Pytester) -> None:
+    write(pytester.path, "--kv-cache-dtype", "int4", prompts=None)
+    (pytester.path / "text.txt").write_text("brief", encoding="utf-8")
+    suites = [{"suite": "sums.jsonl", "name": name, "max_drop_pts": 50} for name in ("one", "two")]
+    spec = yaml.safe_load((pytester.path / "spec.yaml").read_text(encoding="utf-8"))
+    spec = {**spec, "accuracy": suites, "model": {"vocab_size": 16}}
+    (pytester.path / "spec.yaml").write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
+    result = pytester.runpytest(*RUN, "-k", "kl or perplexity")
+    result.stdout.fnmatch_lines(["*tuned*kl*nats*fail*", "*tuned*perplexity[[]river]*invalid*"])
+    stored = drift_of(pytester.path)
+    assert stored["against"]["kl_lower"] > 0.002
+    assert (stored["invalid"], stored["k"]) == ([], 16)
+    assert "drift.top_k 20 is more than the vocabulary has: all 16 are asked for" in stored["notes"]
+    assert [reason["code"] for reason in stored["perplexity"]["river"]["invalid"]] == ["text_too_short"]

@@ -56,6 +56,7 @@ def test_what_the_driver_says_is_what_the_report_says(pytester: pytest.Pytester,
     assert report["power"]["kind"] == "board"
 
 
+@pytest.mark.slow
 def test_without_a_driver_there_is_no_figure(pytester: pytest.Pytester, fake_nvml: FakeNvml) -> None:
     fake_nvml.fail_init(12)
     pytester.makefile(".yaml", spec=quick_spec(power=BOARD, gates={"energy": {"min_tok_j": 0.1}}))

@@ -37,7 +37,7 @@ def sample(server: Server, sequences: int = 7, tokens: int = 4, **given: Any) ->
 def test_prompts_are_repeated_with_seeds_of_their_own_and_ids_come_from_the_server() -> None:
     server = Server()
     found = sample(server, in_flight=3, seed=100)
-    assert [each.name for each in found.sequences] == ["a/0", "b/0", "c/0", "a/1", "b/1", "c/1", "a/2"]
+    assert [each.name for each in found.sequences] == ["a/0", "b/1", "c/2", "a/3", "b/4", "c/5", "a/6"]
     assert all(each.ids[each.prompt :] == (3, 1, 4, 1) for each in found.sequences)
     assert found.sequences[1].prompt == len("<user>hello")
     assert sorted(each["seed"] for each in server.sent) == list(range(100, 107))
@@ -71,7 +71,7 @@ def test_continuations_of_fewer_than_two_tokens_and_failed_ones_are_left_out_and
         choice["token_ids"] = next(outputs)
 
     found = sample(Server(change=shorten, errors=[refusal(404, "gone")]), in_flight=1)
-    assert [each.name for each in found.sequences] == ["b/0", "b/1", "c/1", "a/2"]
+    assert [each.name for each in found.sequences] == ["b/1", "b/4", "c/5", "a/6"]
     assert "2 of 7 continuations of fewer than 2 tokens are left out" in found.notes
     assert "1 of 7 continuations that failed are left out" in found.notes
     assert any("gone" in note for note in found.notes)
@@ -100,7 +100,7 @@ def test_a_dead_engine_is_named_with_the_setting() -> None:
 
 def test_sequences_are_cut_to_one_below_the_context_length() -> None:
     found = sample(Server(), sequences=3, max_model_len=12)
-    assert [(each.name, len(each.ids)) for each in found.sequences] == [("a/0", 11), ("c/0", 9)]
+    assert [(each.name, len(each.ids)) for each in found.sequences] == [("a/0", 11), ("c/2", 9)]
     assert found.notes == ("max_model_len is 12: 0 sequences are cut to 11 tokens and 1 left out",)
     assert [len(each.ids) for each in sample(Server(), sequences=1, max_model_len=11).sequences] == [10]
 
@@ -136,3 +136,9 @@ def test_the_hash_is_of_ids_and_prompts_in_order() -> None:
     assert drift_sha256([one, two]) == drift_sha256([drift.Sequence("other", (1, 2, 3), 1), two])
     others = [[two, one], [one], [drift.Sequence("x", (1, 2, 3), 2), two], [drift.Sequence("x", (1, 2, 3, 4, 5), 1)]]
     assert len({drift_sha256([one, two]), *map(drift_sha256, others)}) == 5
+
+
+def test_prompts_of_several_suites_may_share_their_ids() -> None:
+    twice = [SuiteItem(id="1", prompt=text, answer="2") for text in ("one", "another")]
+    found = asyncio.run(sample_sequences(Server(), twice, Drift(sequences=4, tokens=4)))
+    assert len({each.name for each in found.sequences}) == 4
