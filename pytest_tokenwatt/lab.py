@@ -50,6 +50,7 @@ from pytest_tokenwatt.store.rundir import RunDirectory, file_obstacle
 from pytest_tokenwatt.values import Accuracy, Energy, Goodput, KlDrift, LengthShift, PerplexityChange, Power
 
 REPORT_NAME = "report.json"
+JOURNAL = "journal.jsonl"
 _REQUIREMENTS = ("pytest", "numpy", "scipy", "httptools")
 
 
@@ -308,6 +309,9 @@ class Lab:
         for option, obstacle in places:
             if obstacle is not None:
                 yield Problem(str(self.spec.path), None, option, obstacle, "choose a writable place")
+        if self._options.resume and not _can_be_resumed(self.run_dir):
+            remedy = "name the run directory, or one that is empty or absent"
+            yield Problem(str(self.spec.path), None, "--tokenwatt-resume", f"{self.run_dir} holds no run", remedy)
 
     def _without_baseline(self, selected: Sequence[GateSpec]) -> Iterator[Problem]:
         """Gates that compare with a baseline that there is not: said at once, though each has a verdict of its own."""
@@ -376,7 +380,7 @@ class Lab:
     def _open_session(self) -> Session:
         if self._session is None:
             self._options.deadline.start()
-            journal = Journal(self._run_dir.file("journal.jsonl"))
+            journal = Journal(self._run_dir.file(JOURNAL))
             event = Event.RUN_STARTED if not self._options.resume else Event.RUN_RESUMED
             journal.write(event, spec=self.spec.name, invocation=list(self._options.invocation))
             self._session = Session(
@@ -451,6 +455,11 @@ class Lab:
             title=self._options.title,
             interrupted=self._interrupted,
         )
+
+
+def _can_be_resumed(run_dir: Path) -> bool:
+    """Whether a run left its journal there, or nothing is there at all."""
+    return not run_dir.is_dir() or (run_dir / JOURNAL).exists() or not any(run_dir.iterdir())
 
 
 def _versions() -> dict[str, str]:

@@ -22,6 +22,20 @@ FIRST = 0
 """Position of the source whose figures count: the first one of the spec."""
 
 
+POWER_FIGURES = frozenset(
+    [
+        "tokens_per_joule",
+        "output_tokens_per_joule",
+        "energy_j",
+        "node_power_kw",
+        "idle_power_w",
+        "throttle_samples",
+        *(f"throttle_{name}" for name in THROTTLE_REASONS),
+    ]
+)
+"""Figures that only a power source gives."""
+
+
 def energy_record(windows: Sequence[WindowResult]) -> EnergyRecord | None:
     """The energy of one scenario over its confirming ``windows``; ``None`` when no source was read in any of them.
 

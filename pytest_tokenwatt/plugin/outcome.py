@@ -69,7 +69,9 @@ class Outcome:
         for bench in self._benches:
             if bench.ran:
                 bench.lab.interrupted()
-                self._complaints.append(f"{bench.place}: interrupted; engines are stopped, finished measurements kept")
+                told = f"{bench.place}: interrupted; engines are stopped, finished measurements kept"
+                alone = f"; go on with --tokenwatt-resume={bench.lab.run_dir}" if len(self._benches) == 1 else ""
+                self._complaints.append(told + alone)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytest_tokenwatt.errors import NotMeasured
@@ -35,7 +35,7 @@ class Accuracy:
     """A suite on one configuration. ``change`` is ``None`` for the baseline, and when it cannot be compared."""
 
     config: str
-    record: SuiteRecord
+    record: SuiteRecord = field(repr=False)
     change: AccuracyChange | None = None
     why: str = "the baseline is compared with nothing"
 
@@ -94,7 +94,7 @@ class LengthShift:
     """How long the answers to the accuracy suites are against the baseline's to the same items."""
 
     config: str
-    record: LengthDelta
+    record: LengthDelta = field(repr=False)
 
     @property
     def share(self) -> float:

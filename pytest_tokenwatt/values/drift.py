@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytest_tokenwatt.errors import NotMeasured
@@ -20,7 +20,7 @@ class KlDrift:
     """
 
     config: str
-    record: Divergence
+    record: Divergence = field(repr=False)
     change: KlDelta
 
     @property
@@ -104,7 +104,7 @@ class PerplexityChange:
     """Perplexity of one configuration on a corpus. ``change`` is ``None`` for the baseline itself."""
 
     config: str
-    record: PerplexityRecord
+    record: PerplexityRecord = field(repr=False)
     change: PerplexityDelta | None = None
 
     @property

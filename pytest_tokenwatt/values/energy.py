@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytest_tokenwatt.errors import NotMeasured
@@ -21,7 +21,7 @@ class Energy:
     """
 
     config: str
-    record: EnergyRecord
+    record: EnergyRecord = field(repr=False)
 
     @property
     def tokens_per_joule(self) -> float:
@@ -77,7 +77,7 @@ class Power:
     """The power sources of one configuration."""
 
     config: str
-    record: ConfigRecord
+    record: ConfigRecord = field(repr=False)
     run_dir: Path
 
     @property

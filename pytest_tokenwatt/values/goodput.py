@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytest_tokenwatt.errors import NotMeasured
@@ -22,7 +22,7 @@ class Goodput:
     """
 
     config: str
-    record: GoodputRecord
+    record: GoodputRecord = field(repr=False)
 
     @property
     def scenario(self) -> str:

@@ -96,6 +96,11 @@ def test_goodput_that_ran_out_of_time_is_inconclusive_for_a_test_too(
         (SLO + "gates: {rules: [{name: r, metric: ttft_p51_ms, max: 1, mode: off}]}\n", "", ""),
         (SLO + "gates: {rules: [{name: r, metric: 'server:any', max: 1}]}\n", "", ""),
         (SLO + "gates: {rules: [{name: r, metric: output_tok_s, min: 1}]}\n", "", ""),
+        (SLO + "gates: {rules: [{name: r, metric: energy_j, max: 1}]}\n", "error", "energy_j needs a power source"),
+        (SLO + "power: {source: board}\ngates: {rules: [{name: r, metric: energy_j, max: 1}]}\n", "", ""),
+        (SLO + "gates: {energy: {min_tok_j: 5}}\n", "warning", "gates.energy: makes no gate: there is no power: block"),
+        (SLO + "gates: {energy: {min_tok_j: 5, mode: off}}\n", "", ""),
+        (SLO + "gates: {energy: {min: null}, speed: {min: 0.95}}\n", "", ""),
     ],
 )
 def test_a_workload_is_tried_before_an_engine_starts(tmp_path: Path, block: str, severity: str, what: str) -> None:
@@ -166,3 +171,20 @@ def test_a_missing_baseline_is_said_before_the_run(tmp_path: Path, extra: str, o
     found = [problem for problem in lab.preflight(lab.gates) if "no baseline" in problem.what]
     assert [problem.severity for problem in found] == ([] if outcome is None else ["warning"])
     assert all(problem.what.endswith(f"tuned goodput {outcome}") for problem in found)
+
+
+def test_only_a_run_or_nothing_can_be_continued(tmp_path: Path) -> None:
+    place = tmp_path / "runs"
+    options = LabOptions(tmp_path, ("pytest",), out=place, resume=True)
+    tried = Lab(spec_of(tmp_path, ENGINE + SLO), options, Silent())
+
+    def refused() -> list[str]:
+        return [problem.what for problem in tried.preflight(tried.gates) if problem.key == "--tokenwatt-resume"]
+
+    assert refused() == []
+    place.mkdir()
+    assert refused() == []
+    (place / "notes.txt").write_text("mine", encoding="utf-8")
+    assert refused() == [f"{place} holds no run"]
+    (place / "journal.jsonl").write_text("", encoding="utf-8")
+    assert refused() == []

@@ -106,3 +106,32 @@ def test_known_reasons_come_first() -> None:
     record = perplexity_record("wiki", SEQUENCES, [chosen(0.5)] * 3, [Reason("engine_died", "it died")])
     assert record.ppl is None
     assert record.invalid == (Reason("engine_died", "it died"),)
+
+
+@pytest.mark.parametrize("text", [" the river  runs\n\nfast" * 400, "x" * 5000, "ü" * 300 + " word" * 900])
+def test_a_text_longer_than_the_servers_context_is_asked_in_pieces(text: str) -> None:
+    pieces: list[str] = []
+
+    async def tokenize(piece: str) -> Sequence[int]:
+        assert len(piece.encode()) <= 512
+        pieces.append(piece)
+        return list(piece.encode())
+
+    settings = Perplexity(name="wiki", file="w.txt", window=100, windows=1000)
+    found = asyncio.run(text_windows(tokenize, text, settings, bos_id=None, max_model_len=512))
+    assert "".join(pieces) == text
+    scored = [token for each in found.sequences for token in each.ids]
+    assert scored == list(text.encode())[: len(scored)]
+    assert len(found.sequences) == len(text.encode()) // 100
+
+
+def test_no_more_of_a_text_is_asked_than_is_needed() -> None:
+    asked: list[str] = []
+
+    async def tokenize(piece: str) -> Sequence[int]:
+        asked.append(piece)
+        return list(piece.encode())
+
+    settings = Perplexity(name="wiki", file="w.txt", window=100, windows=2)
+    asyncio.run(text_windows(tokenize, "word " * 10_000, settings, bos_id=None, max_model_len=512))
+    assert sum(map(len, asked)) < 500
