@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from pytest_tokenwatt.gates.finding import Finding, baseline_fault, incomparable, no_baseline, unusable
 from pytest_tokenwatt.gates.wording import amount, apart, number
-from pytest_tokenwatt.records import ConfigRecord, Figure, GateSpec, GoodputRecord, Reason, Verdict
+from pytest_tokenwatt.metrics.goodput import figure_names
+from pytest_tokenwatt.records import ConfigRecord, GateSpec, GoodputRecord, Reason, Verdict
 
 _ORDER = (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE, Verdict.PASS)
 _SIGNS = {"min": 1.0, "max": -1.0, "min_ratio": 1.0, "max_ratio": -1.0}
@@ -61,7 +62,7 @@ def _judge(gate: GateSpec, scenario: str, candidate: ConfigRecord, baseline: Con
         return _Judged(unusable(record.invalid, rule))
     figure = record.figures.get(gate.limits["metric"])
     if figure is None or figure.value is None:
-        return _Judged(unusable((_not_measured(gate.limits["metric"], record.figures),), rule))
+        return _Judged(unusable((_not_measured(gate.limits["metric"], record),), rule))
     shown = amount(figure.value, figure.unit)
     finding = Finding(Verdict.PASS, shown, rule, figure.value, figure.unit, error=figure.error)
     absolute = _against(finding, figure.value, _limits(gate, ("min", "max"), 1.0))
@@ -114,11 +115,16 @@ def _base_value(metric: str, record: GoodputRecord, baseline: ConfigRecord) -> f
     return figure.value
 
 
-def _not_measured(metric: str, figures: Mapping[str, Figure]) -> Reason:
-    known = figures.get(metric)
+def _not_measured(metric: str, record: GoodputRecord) -> Reason:
+    known = record.figures.get(metric)
     if known is not None:
         return Reason("not_measured", f"{metric}: {known.reason or 'no value'}")
-    measured = [name for name, figure in figures.items() if figure.value is not None]
+    if record.rate_rps is None:
+        missed = f": {record.misses[0]}" if record.misses else ""
+        return Reason("not_measured", f"{metric}: no rate passed{missed}")
+    if metric in figure_names(record.slo):
+        return Reason("not_measured", f"{metric}: nothing in this run could read it")
+    measured = [name for name, figure in record.figures.items() if figure.value is not None]
     nearest = get_close_matches(metric, measured, 1, 0.4)
     return Reason(
         "not_measured", f"{metric} is not among the measured figures" + (f"; nearest: {nearest[0]}" if nearest else "")

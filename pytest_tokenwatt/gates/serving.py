@@ -196,11 +196,18 @@ def _judge_ratio(
     text = f"{number(tok_s)} tok/s, {ratio(value, error)}"
     if error is not None and not is_measurable(value, error):
         text += ", no measurable difference"
+    if _never_failed(record) and _never_failed(base):
+        text += ", every rate offered passed: lower bounds"
     verdict, reasons = _ratio_verdict(value, minimum, error)
     if verdict is Verdict.PASS and base.bracket == "open" and record.bracket != "open":
         verdict = Verdict.INCONCLUSIVE
         reasons = (Reason("bracket_open", "the baseline passed at max_rps, so that its goodput may be higher"),)
     return Finding(verdict, text, rule, value, "ratio", minimum, error, reasons)
+
+
+def _never_failed(record: GoodputRecord) -> bool:
+    """Whether fixed rates were all met, so that the load was the limit and not the engine."""
+    return record.mode == "fixed" and bool(record.windows) and all(window.passes for window in record.windows)
 
 
 def _ratio_verdict(value: float, minimum: float, error: float | None) -> tuple[Verdict, tuple[Reason, ...]]:

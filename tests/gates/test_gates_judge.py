@@ -398,3 +398,12 @@ def test_other_workloads_are_not_compared() -> None:
     assert (result.verdict, codes(result)) == (Verdict.INVALID, ["workload_differs"])
     for same in (replace(tuned, load_sha256="a"), replace(tuned, load_sha256=None)):
         assert judge(gate("goodput"), config("tuned", same), config("baseline", base)).verdict is Verdict.PASS
+
+
+def test_rates_that_were_all_met_say_that_the_load_was_the_limit() -> None:
+    met = [goodput(tok_s, mode="fixed", windows=(window(4.0), window(4.0))) for tok_s in (1000.0, 990.0)]
+    result = judge(gate("goodput", {"min": 0.95}), config("tuned", met[1]), config("baseline", met[0]))
+    assert result.text.endswith("every rate offered passed: lower bounds")
+    missed = goodput(990.0, mode="fixed", windows=(window(4.0), window(8.0, passes=False)))
+    again = judge(gate("goodput", {"min": 0.95}), config("tuned", missed), config("baseline", met[0]))
+    assert "lower bounds" not in again.text

@@ -171,3 +171,20 @@ def test_a_ratio_is_between_equal_workloads() -> None:
     assert (
         judge(rule("ttft_p50_ms", max=60.0), config("tuned", tuned), config("baseline", base)).verdict is Verdict.PASS
     )
+
+
+@pytest.mark.parametrize(
+    ("metric", "rate_rps", "said"),
+    [
+        ("ttft_p50_ms", None, "ttft_p50_ms: no rate passed: TTFT p99 > 50 ms"),
+        ("server:vllm:num_preemptions_total", None, "server:vllm:num_preemptions_total: no rate passed"),
+        ("idle_power_w", 4.0, "idle_power_w: nothing in this run could read it"),
+        ("output_tokens_s", 4.0, "output_tokens_s is not among the measured figures; nearest: output_tok_s"),
+    ],
+)
+def test_a_missing_figure_says_why_it_is_missing(metric: str, rate_rps: float | None, said: str) -> None:
+    record = replace(goodput(), rate_rps=rate_rps, misses=() if rate_rps else ("TTFT p99 > 50 ms",))
+    record = replace(record, figures={"output_tok_s": Figure(10.0, "tok/s")})
+    result = judge(rule(metric=metric, max=1.0), config("tuned", record), None)
+    assert result.verdict is Verdict.INVALID
+    assert said in result.reasons[0].text
