@@ -15,11 +15,12 @@ from typing import Any, Protocol
 from pytest_tokenwatt import __version__
 from pytest_tokenwatt.campaign import drift_plan
 from pytest_tokenwatt.campaign.drift_values import corpus_name, kl_value, perplexity_value
+from pytest_tokenwatt.campaign.identify import driver_trouble
 from pytest_tokenwatt.campaign.lengths import length_value
 from pytest_tokenwatt.campaign.misfits import misfits
 from pytest_tokenwatt.campaign.observe import Deadline
 from pytest_tokenwatt.campaign.order import by_phase
-from pytest_tokenwatt.campaign.phase import ACCURACY, DRIFT, EVERYTHING, Phase
+from pytest_tokenwatt.campaign.phase import ACCURACY, DRIFT, EVERYTHING, GOODPUT, Phase
 from pytest_tokenwatt.campaign.plan import Work, minutes, plan_view
 from pytest_tokenwatt.campaign.readings import accuracy_of, energy_of, goodput_of, power_of, suite_name
 from pytest_tokenwatt.campaign.resume import earlier_records
@@ -137,7 +138,8 @@ class Lab:
         own = (*self._unwritable(), *self._without_baseline(selected), *self._without_candidate())
         suites = self._shelf.problems() if ACCURACY in self._kinds else ()
         prompts = drift_plan.problems(self.spec) if DRIFT in self._kinds else ()
-        found = [*preflight(self.spec, chosen), *misfits(self.spec, chosen), *suites, *prompts, *own]
+        driver = self._without_driver(chosen) if GOODPUT in self._kinds else ()
+        found = [*preflight(self.spec, chosen), *misfits(self.spec, chosen), *driver, *suites, *prompts, *own]
         return list(dict.fromkeys(found))
 
     def minutes(self, selected: Sequence[GateSpec], also: Sequence[str] = ()) -> float:
@@ -322,6 +324,15 @@ class Lab:
             what = f"there is no baseline, so that {names} will {'be skipped' if skipped else 'fail'}"
             remedy = "add a configuration with role baseline"
             yield Problem(str(self.spec.path), relative[0].line, None, what, remedy, severity="warning")
+
+    def _without_driver(self, chosen: Sequence[Configuration]) -> Iterator[Problem]:
+        """Boards that are to be read here, where no driver answers: energy would be found missing after everything."""
+        boards = [config for config in chosen if any(source.source == "board" for source in config.power)]
+        here = [config for config in boards if config.engine.method != "attach"]
+        trouble = driver_trouble() if here else None
+        if trouble is not None:
+            what = f"source board cannot be read: {trouble}"
+            yield Problem(str(self.spec.path), self.spec.line("power"), "power", what, severity="warning")
 
     def _without_candidate(self) -> Iterator[Problem]:
         """A ratio to the baseline that the spec writes down, where the baseline is all there is to measure."""

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
+from types import SimpleNamespace
 
-from pytest_tokenwatt.campaign.identify import identify_gpus
+import pytest
+
+from pytest_tokenwatt.campaign.identify import driver_trouble, identify_gpus
+from pytest_tokenwatt.lab import Lab, LabOptions
 from pytest_tokenwatt.power.gpus import GpuQuery
+from pytest_tokenwatt.spec.load import load_spec
 from pytest_tokenwatt.testing import FakeNvml
 
 QUERY = GpuQuery(None, 1, {}, lambda: None)
@@ -34,3 +40,30 @@ def test_a_driver_that_does_not_answer_holds_up_nobody(fake_nvml: FakeNvml) -> N
     for thread in threading.enumerate():
         if thread.name == "tokenwatt-gpus":
             thread.join(10.0)
+
+
+def test_the_preflight_asks_whether_a_driver_answers(fake_nvml: FakeNvml) -> None:
+    assert driver_trouble() is None
+    assert fake_nvml.users() == 0
+    fake_nvml.fail_init(12)
+    assert "libnvidia-ml.so.1 is not here (error 12)" in str(driver_trouble())
+
+
+@pytest.mark.parametrize(
+    ("engine", "power", "warned"),
+    [
+        ("command: [no-such-engine, --port, '{port}']", "board", True),
+        ("command: [no-such-engine, --port, '{port}']", "simulated", False),
+        ("endpoint: 'http://gpu-node-7:8000/v1'", "board", False),
+    ],
+)
+def test_boards_of_this_machine_want_its_driver(
+    tmp_path: Path, fake_nvml: FakeNvml, engine: str, power: str, warned: bool
+) -> None:
+    fake_nvml.fail_init(12)
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(f"engine: {{{engine}}}\nslo: {{ttft_p90_ms: 9}}\npower: {{source: {power}}}\n", encoding="utf-8")
+    lab = Lab(load_spec(spec, {}), LabOptions(tmp_path, ("pytest",)), SimpleNamespace(line=lambda _: None))
+    found = [problem for problem in lab.preflight(lab.gates) if problem.key == "power"]
+    assert [problem.severity for problem in found] == (["warning"] if warned else [])
+    assert all("source board cannot be read" in problem.what and problem.line == 3 for problem in found)
