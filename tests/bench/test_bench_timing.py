@@ -19,6 +19,7 @@ def binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compile_server(tmp_path_factory.mktemp("known"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ids", [True, False])
 def test_nothing_is_early_and_nothing_is_lost(binary: Path, tmp_path: Path, ids: bool) -> None:
     with running(binary, 50, 10, ids=ids) as server:

@@ -82,6 +82,7 @@ def test_a_coarse_cache_fails_both_gates_and_tests_can_read_them(pytester: pytes
     assert kl["route"] == "prompt_logprobs"
 
 
+@pytest.mark.slow
 def test_the_same_numbers_from_another_start_are_bit_identical(pytester: pytest.Pytester) -> None:
     write(pytester.path, "--max-num-seqs", "8")
     result = pytester.runpytest(*RUN)

@@ -114,7 +114,7 @@ def test_a_refused_connection_names_endpoint_and_remedy(pytester: pytest.Pyteste
 @pytest.mark.parametrize(
     "number",
     [
-        pytest.param(signal.SIGINT, id="ctrl-c"),
+        pytest.param(signal.SIGINT, id="ctrl-c", marks=pytest.mark.slow),
         pytest.param(signal.SIGTERM, id="cancelled", marks=pytest.mark.slow),
         pytest.param(signal.SIGKILL, id="kill", marks=pytest.mark.slow),
     ],

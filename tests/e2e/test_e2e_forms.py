@@ -65,6 +65,7 @@ def _await(url: str) -> None:
             time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_an_attached_engine_is_measured_with_text_prompts_and_left_running(pytester: pytest.Pytester) -> None:
     pytester.makefile(".yaml", spec=quick_spec(engine={"prompt": "text"}))
     with served() as root:

@@ -100,6 +100,7 @@ def test_prepare_that_fails_is_cleaned_up(workshop: Workshop, container: Contain
     assert container.told == ["prepare", "down", "cleanup"]
 
 
+@pytest.mark.slow
 def test_up_that_never_ends_is_bounded(workshop: Workshop, container: Container) -> None:
     started = time.monotonic()
     error = failure(workshop, **container.engine(up=container.up("import time; time.sleep(99)")), ready_timeout_s=3)

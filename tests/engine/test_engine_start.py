@@ -117,6 +117,7 @@ def test_a_command_that_ends_well_without_serving(workshop: Workshop) -> None:
     assert "ended with exit code 0 (if its command starts a server in the background, use engine.up)" in str(error)
 
 
+@pytest.mark.slow
 def test_an_engine_that_is_never_ready(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ready, "PROGRESS_EVERY_S", 0.2)
     error = failure(workshop, command=fake("--say", "loading shards", "--load-s", "60"), ready_timeout_s=3)
@@ -125,6 +126,7 @@ def test_an_engine_that_is_never_ready(workshop: Workshop, monkeypatch: pytest.M
     assert any("starting baseline … " in line and "last log line: loading shards" in line for line in workshop.news)
 
 
+@pytest.mark.slow
 def test_an_engine_that_goes_on_loading(workshop: Workshop) -> None:
     assert "answered 503: still loading" in str(
         failure(workshop, command=fake("--manners", "loading"), ready_timeout_s=2)

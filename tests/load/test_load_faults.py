@@ -226,6 +226,7 @@ def test_workers_end_with_their_coordinator(tmp_path: Path) -> None:
         assert all(gone(pid) for pid in workers)
 
 
+@pytest.mark.slow
 def test_running_out_of_files_has_its_own_class(tmp_path: Path) -> None:
     script = textwrap.dedent(
         """

@@ -178,6 +178,7 @@ def test_an_aborting_stop_closes_what_is_in_flight(two_workers: LoadGenerator, s
     assert all(request.gone_s is not None for request in server.requests)
 
 
+@pytest.mark.slow
 def test_a_stop_without_abort_lets_requests_finish_beside_the_next_run(
     two_workers: LoadGenerator, server: LoadServer
 ) -> None:

@@ -310,6 +310,7 @@ def test_a_limit_that_could_not_be_read_dates_back_to_when_it_could(fake_nvml: F
         assert only(source).since_s == known.looked_s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", ["power_limit_changed", "foreign_process"])
 def test_a_change_in_the_last_moments_of_a_window_makes_it_invalid(fake_nvml: FakeNvml, code: str) -> None:
     gpu = steady(fake_nvml)
