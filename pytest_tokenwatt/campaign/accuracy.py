@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_tokenwatt.campaign.session import Session
@@ -141,16 +141,14 @@ class _Progress:
     total: int
     session: Session
     done: int = 0
-    began_s: float = 0.0
-    said_s: float = 0.0
+    began_s: float = field(default_factory=time.monotonic)
+    said_s: float = field(default_factory=time.monotonic)
 
     def count(self) -> None:
         """One more answer."""
         now_s = time.monotonic()
-        if not self.done:
-            self.began_s = self.said_s = now_s
         self.done += 1
         if now_s - self.said_s >= PROGRESS_EVERY_S and self.done < self.total:
             self.said_s = now_s
-            left_s = (now_s - self.began_s) / (self.done - 1) * (self.total - self.done)
+            left_s = (now_s - self.began_s) / self.done * (self.total - self.done)
             self.session.say(f"{self.name}: {self.done} of {self.total} answers, about {left_s:.0f} s left")

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pytest_tokenwatt.errors import EngineError
 from pytest_tokenwatt.metrics.tally import LARGEST_FAILED_SHARE
+from pytest_tokenwatt.quality.insisting import HOPELESS, each, insist
 from pytest_tokenwatt.records import Client, Reply
 from pytest_tokenwatt.records.accuracy import Answer, SuiteItem
 from pytest_tokenwatt.spec.quality import Suite
 
 MAIN, CONTROL = "main", "control"
 """Passes over a suite: the one that counts, and the second one of the baseline that shows its own flips."""
-
-_TRIES = 3
-_PAUSE_S = 1.0
-_PATIENCE_S = 60.0
-_HOPELESS = 20
-_SERVER_ERROR = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +67,22 @@ async def ask_all(
     up with them: an engine that hangs would take its time limit for each. Raises ``EngineError`` (``engine_died``) as
     soon as the engine is seen to be gone; what was kept until then stays.
     """
-    waiting, state = iter(asked), _State(max(_HOPELESS, in_flight), LARGEST_FAILED_SHARE * len(asked))
-    workers = [
-        asyncio.create_task(_work(client, settings, waiting, state, keep, death))
-        for _ in range(min(in_flight, len(asked)))
-    ]
-    try:
-        await asyncio.gather(*workers)
-    finally:
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+    state = _State(max(HOPELESS, in_flight), LARGEST_FAILED_SHARE * len(asked))
+
+    async def one(question: Question) -> None:
+        if state.hopeless:
+            given_up = f"not asked, since {state.in_a_row} in a row failed: {state.last}"
+            keep(question, Answer(None, error=given_up))
+            return
+        reply = await insist(lambda: _send(client, settings, question), death)
+        answer = Answer(None, error=str(reply)) if isinstance(reply, EngineError) else answer_of(reply)
+        died = death() if answer.error is not None else None
+        if died is not None:
+            raise EngineError("engine_died", died)
+        state.note(answer.error)
+        keep(question, answer)
+
+    await each(asked, one, min(in_flight, len(asked)))
 
 
 @dataclass(slots=True)
@@ -109,44 +107,6 @@ class _State:
     @property
     def hopeless(self) -> bool:
         return self.in_a_row >= self.patience and self.failed > self.allowed
-
-
-async def _work(
-    client: Client,
-    settings: Suite,
-    waiting: Iterator[Question],
-    state: _State,
-    keep: Callable[[Question, Answer], None],
-    death: Callable[[], str | None],
-) -> None:
-    for question in waiting:
-        if state.hopeless:
-            given_up = f"not asked, since {state.in_a_row} in a row failed: {state.last}"
-            keep(question, Answer(None, error=given_up))
-            continue
-        answer = await _ask(client, settings, question)
-        if answer.error is not None:
-            died = death()
-            if died is not None:
-                raise EngineError("engine_died", died)
-        state.note(answer.error)
-        keep(question, answer)
-
-
-async def _ask(client: Client, settings: Suite, question: Question) -> Answer:
-    """One answer; what may be the server's passing trouble is asked again, a refusal or a long silence is not."""
-    failure, began_s = "", time.monotonic()
-    for attempt in range(_TRIES):
-        if attempt:
-            await asyncio.sleep(_PAUSE_S)
-        try:
-            return answer_of(await _send(client, settings, question))
-        except EngineError as error:
-            failure = str(error)
-            refused = error.status is not None and error.status < _SERVER_ERROR
-            if refused or time.monotonic() - began_s > _PATIENCE_S:
-                break
-    return Answer(None, error=failure)
 
 
 async def _send(client: Client, settings: Suite, question: Question) -> Reply:

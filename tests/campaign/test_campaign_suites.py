@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -260,3 +261,11 @@ def test_a_phase_that_measured_nothing_is_passed_over(tmp_path: Path) -> None:
     records, notes = earlier_records(tmp_path / "run", spec)
     assert records == {}
     assert [note.partition(":")[0] for note in notes] == ["record-tuned.json is not continued"]
+
+
+def test_progress_is_told_with_the_time_that_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_tokenwatt.campaign.accuracy.PROGRESS_EVERY_S", 0.0)
+    said: list[str] = []
+    asked(spec_of(tmp_path), tmp_path, Engine(), said)
+    told = [line for line in said if re.search(r"\b\d+ of 40 answers, about \d+ s left$", line)]
+    assert len(told) >= 30

@@ -69,7 +69,7 @@ def ask(server: Server, asked: Sequence[Question], in_flight: int = 8, death: st
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_tokenwatt.quality.asking._PAUSE_S", 0.0)
+    monkeypatch.setattr("pytest_tokenwatt.quality.insisting._PAUSE_S", 0.0)
 
 
 def test_every_question_is_answered_once_and_so_many_are_in_flight() -> None:
@@ -123,7 +123,7 @@ def test_passing_trouble_is_asked_again_and_a_refusal_is_not() -> None:
 
 
 def test_a_server_that_is_silent_for_long_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_tokenwatt.quality.asking._PATIENCE_S", -1.0)
+    monkeypatch.setattr("pytest_tokenwatt.quality.insisting._PATIENCE_S", -1.0)
     server = Server(trouble={"3 + 1 =": [refusal(None)] * 3})
     answers = ask(server, questions(ITEMS, SETTINGS))
     assert server.asked.count("3 + 1 =") == 1

@@ -26,7 +26,7 @@ PROMPTS = [
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_tokenwatt.quality.drift.patience._PAUSE_S", 0.0)
+    monkeypatch.setattr("pytest_tokenwatt.quality.insisting._PAUSE_S", 0.0)
 
 
 def sample(server: Server, sequences: int = 7, tokens: int = 4, **given: Any) -> Continuations:

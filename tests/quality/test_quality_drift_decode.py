@@ -16,7 +16,7 @@ SEQUENCES = [drift.Sequence(f"s{number}", (1, 2, number % 3, 4, 5), 3) for numbe
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_tokenwatt.quality.drift.patience._PAUSE_S", 0.0)
+    monkeypatch.setattr("pytest_tokenwatt.quality.insisting._PAUSE_S", 0.0)
 
 
 def gap(server: Server, tokens: int = 5, **given: Any) -> DecodeGap:

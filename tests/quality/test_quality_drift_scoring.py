@@ -24,7 +24,7 @@ SEQUENCES = tuple(
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_tokenwatt.quality.drift.patience._PAUSE_S", 0.0)
+    monkeypatch.setattr("pytest_tokenwatt.quality.insisting._PAUSE_S", 0.0)
 
 
 def scored(server: Server, top_k: int = 4, **given: Any) -> Scores:

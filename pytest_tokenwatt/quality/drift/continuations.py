@@ -9,9 +9,10 @@ from typing import Any
 
 from pytest_tokenwatt.errors import EngineError
 from pytest_tokenwatt.quality.drift.fitting import LEAST_TOKENS, fit
-from pytest_tokenwatt.quality.drift.patience import Patience, alive, each
+from pytest_tokenwatt.quality.drift.patience import Patience, alive
 from pytest_tokenwatt.quality.drift.prompt_scores import are_ids
 from pytest_tokenwatt.quality.drift.sampling import sampling_fields
+from pytest_tokenwatt.quality.insisting import each
 from pytest_tokenwatt.records import Client, Reason, Reply, drift
 from pytest_tokenwatt.records.accuracy import SuiteItem
 from pytest_tokenwatt.spec.quality import Drift

@@ -13,10 +13,11 @@ from typing import Any
 
 from pytest_tokenwatt.errors import EngineError
 from pytest_tokenwatt.quality.drift.fitting import fit
-from pytest_tokenwatt.quality.drift.patience import Patience, alive, each
+from pytest_tokenwatt.quality.drift.patience import Patience, alive
 from pytest_tokenwatt.quality.drift.prompt_scores import IMPOSSIBLE, are_ids
 from pytest_tokenwatt.quality.drift.sampling import sampling_fields
 from pytest_tokenwatt.quality.drift.scoring import IN_FLIGHT, score
+from pytest_tokenwatt.quality.insisting import each
 from pytest_tokenwatt.records import Client, Reason, Reply, drift
 
 MOST = 32

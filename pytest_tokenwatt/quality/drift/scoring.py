@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_tokenwatt.errors import EngineError
-from pytest_tokenwatt.quality.drift.patience import Patience, alive, each
+from pytest_tokenwatt.quality.drift.patience import Patience, alive
 from pytest_tokenwatt.quality.drift.prompt_scores import read_scores, unscored
 from pytest_tokenwatt.quality.drift.sampling import sampling_fields
+from pytest_tokenwatt.quality.insisting import each
 from pytest_tokenwatt.records import Client, Reason, Reply, drift
 
 ROUTE = "prompt_logprobs"
