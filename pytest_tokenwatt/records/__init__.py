@@ -37,6 +37,10 @@ from pytest_tokenwatt.records.goodput import (
 )
 from pytest_tokenwatt.records.load import (
     CONTINUE,
+    ClosedLoader,
+    ClosedPlan,
+    ClosedRun,
+    ClosedWatch,
     Decision,
     ErrorClass,
     InFlight,
@@ -82,6 +86,10 @@ __all__ = [
     "Client",
     "ClientHealth",
     "ClockAnchor",
+    "ClosedLoader",
+    "ClosedPlan",
+    "ClosedRun",
+    "ClosedWatch",
     "ConfigRecord",
     "Contract",
     "Decision",

@@ -47,6 +47,32 @@ class LoadPlan:
     windows: int
     request_timeout_s: float
     max_concurrency: int
+    kept: frozenset[int] = frozenset()
+    """Indices of measured requests whose token ids are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedPlan:
+    """One unbroken stretch of closed-loop load: ``concurrency`` requests are in flight at every moment.
+
+    All requests have the same lengths. The first ``warmup`` of them warm up, the next ``requests`` are measured, and
+    further ones keep the load up until the last measured one has ended. With ``at_once`` the measured ones are sent
+    together behind the warm-up's end, and nothing follows. Request i's prompt depends on (``prompt_key``, i) only.
+    ``kept`` are indices, from the first measured request on, whose token ids are kept. The run is given up when more
+    than ``max_failures`` requests have failed.
+    """
+
+    label: str
+    concurrency: int
+    warmup: int
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    prompt_key: int
+    request_timeout_s: float
+    max_failures: int
+    kept: frozenset[int] = frozenset()
+    at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +138,10 @@ class RequestRecord:
     error_message: str | None = None
     bytes_received: int = 0
     connection_reused: bool = False
+    prompt_ids: array[int] | None = None
+    """The prompt as the server echoed it; only of requests whose ids are kept."""
+    output_ids: array[int] | None = None
+    """What was served; only of requests whose ids are kept, ``None`` when the server told none."""
 
     @property
     def ok(self) -> bool:
@@ -210,6 +240,41 @@ class LoadRun:
     anchor: ClockAnchor
     started_s: float
     ended_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedRun:
+    """What one stretch of closed-loop load gave.
+
+    ``requests`` have the phases ``warmup``, ``measured`` (indices from 0) and ``tail``. ``span`` reaches from the first
+    measured request's sending to the last one's end, ``None`` when the run was stopped before. ``stop`` is ``done``,
+    the watch's reason, or the generator's own (``too_many_failures``, ``engine_died``, ``deadline``).
+    """
+
+    plan: ClosedPlan
+    span: WindowSpan | None
+    requests: tuple[RequestRecord, ...]
+    workers: tuple[WorkerTrace, ...]
+    stop: str
+    anchor: ClockAnchor
+    started_s: float
+    ended_s: float
+
+
+class ClosedWatch(Protocol):
+    """Looks at a running closed loop about four times a second."""
+
+    def __call__(self, now_s: float, ended: int, in_flight: int) -> str | None:
+        """A reason to stop, else ``None``; ``ended`` counts measured requests that came to their end."""
+        ...
+
+
+class ClosedLoader(Protocol):
+    """Offers closed-loop load; the HTTP load generator does."""
+
+    def run_closed(self, plan: ClosedPlan, watch: ClosedWatch) -> ClosedRun:
+        """Run the plan to its end or until the watch stops it. Raises ``LoadError`` when the generator itself fails."""
+        ...
 
 
 class Loader(Protocol):

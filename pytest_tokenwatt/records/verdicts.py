@@ -8,11 +8,13 @@ from enum import StrEnum
 from typing import Any
 
 from pytest_tokenwatt.records.accuracy import SuiteRecord
+from pytest_tokenwatt.records.audit import AuditRecord
 from pytest_tokenwatt.records.base import SCHEMA, Reason
 from pytest_tokenwatt.records.drift import DriftRecord
 from pytest_tokenwatt.records.engine import Contract, ServedIdentity
 from pytest_tokenwatt.records.goodput import GoodputRecord
 from pytest_tokenwatt.records.power import PowerRecord, SensorInfo
+from pytest_tokenwatt.records.profiles import BudgetRun, Precision, ProfileRecord, Startup
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,10 @@ class ConfigRecord:
     ``minutes`` maps phase names to their wall-clock minutes. ``spec`` is the spec as written, variables unexpanded, so
     that a replay can judge by its limits. ``power`` has one entry for each source, ``gpus`` the accelerators under test
     as the driver (or the simulator) names them. ``suites`` are the accuracy suites by name, ``drift`` is what was
-    scored of the ``drift`` block.
+    scored of the ``drift`` block. ``startup`` and ``precision`` are what was read of the engine before it was measured.
+    ``profiles`` are the closed-loop ones by name; ``again`` (of a baseline only) those of its second start, A'.
+    ``budgets`` and ``audits`` are by profile; the audit of the goodput windows is called ``goodput`` or
+    ``goodput[scenario]``.
     """
 
     key: str
@@ -54,6 +59,12 @@ class ConfigRecord:
     rated_bandwidth: RatedBandwidth | None = None
     suites: Mapping[str, SuiteRecord] = field(default_factory=dict)
     drift: DriftRecord | None = None
+    startup: Startup | None = None
+    precision: Precision | None = None
+    profiles: Mapping[str, ProfileRecord] = field(default_factory=dict)
+    again: Mapping[str, ProfileRecord] = field(default_factory=dict)
+    budgets: Mapping[str, BudgetRun] = field(default_factory=dict)
+    audits: Mapping[str, AuditRecord] = field(default_factory=dict)
     schema: str = SCHEMA
 
 

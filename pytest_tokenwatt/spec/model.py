@@ -36,6 +36,7 @@ from pytest_tokenwatt.spec.quick import quick_drift, quick_measurement, quick_po
 from pytest_tokenwatt.spec.scalars import Endpoint
 from pytest_tokenwatt.spec.serving import Engine, Hardware, Load, Model, PowerSource
 from pytest_tokenwatt.spec.traffic import (
+    ONLINE_SLO,
     LengthMix,
     Measurement,
     Profile,
@@ -118,6 +119,11 @@ class Spec(Document):
     def present(self, block: str) -> bool:
         """Whether the file has this top-level block (``null`` is absent)."""
         return self.raw.get(block) is not None
+
+    @property
+    def online_slo(self) -> bool:
+        """Whether the goodput search counts as a profile."""
+        return ONLINE_SLO in (self.raw.get("profiles") or {})
 
     def line(self, *path: str | int) -> int | None:
         """Line (from 1) of a key path such as ``("gates", "rules", 0)``; ``None`` when the file does not have it."""

@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 from difflib import get_close_matches
 from math import ceil
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -33,6 +33,7 @@ from pytest_tokenwatt.spec.scalars import (
     NonNegative,
     Positive,
     drop_nulls,
+    whole_number,
     wrong,
 )
 
@@ -212,11 +213,20 @@ class Sweep(Block):
         return self
 
 
+def _concurrency(value: object) -> object:
+    if value == "all":
+        return value
+    count = whole_number(value)
+    if count < 1:
+        raise wrong(f"must be all or at least 1, not {count}")
+    return count
+
+
 class Profile(Block):
     """Closed-loop work for the speed and memory gates."""
 
-    concurrency: Count
-    """Requests in flight."""
+    concurrency: Annotated[int | Literal["all"], BeforeValidator(_concurrency)]
+    """Requests in flight; all: every request is sent at once."""
     input_tokens: Count
     """Prompt length."""
     output_tokens: Count
@@ -225,22 +235,44 @@ class Profile(Block):
     """Requests of one repeat."""
     repeats: Count = 3
     """How often the profile runs."""
+    kv_gib: Positive | None = None
+    """Size of the KV cache of an engine started for this profile alone; null: the engine as it is."""
+
+    @property
+    def in_flight(self) -> int:
+        """Requests in flight."""
+        return self.requests if self.concurrency == "all" else self.concurrency
+
+    @model_validator(mode="after")
+    def _enough_requests(self) -> Self:
+        if self.requests < self.in_flight:
+            raise wrong(f"{self.requests} requests cannot keep {self.in_flight} in flight", "raise requests")
+        return self
 
 
-_USUAL_PROFILES = {
+ONLINE_SLO = "online_slo"
+"""The goodput search as a profile: it has no settings of its own."""
+CAPPED = "memory_capped"
+_USUAL_PROFILES: dict[str, dict[str, int | str]] = {
     "serve": {"concurrency": 32, "input_tokens": 8192, "output_tokens": 512, "requests": 128},
     "interactive": {"concurrency": 1, "input_tokens": 1024, "output_tokens": 256, "requests": 16},
     "long_context": {"concurrency": 64, "input_tokens": 16000, "output_tokens": 256, "requests": 128},
+    "offline": {"concurrency": "all", "input_tokens": 1024, "output_tokens": 256, "requests": 256},
+    CAPPED: {"concurrency": 32, "input_tokens": 8192, "output_tokens": 512, "requests": 128},
 }
 
 
 def _usual_profiles(value: object) -> object:
-    """The three usual profiles have defaults: ``serve: {}`` is enough."""
+    """The usual profiles have defaults: ``serve: {}`` is enough. ``online_slo`` is no closed loop."""
     if not isinstance(value, dict):
         return value
     if not value:
         raise wrong("names no profile", "write serve: {} for the usual one, or remove the block")
-    return {name: _with_defaults(name, profile) for name, profile in value.items()}
+    if value.get(ONLINE_SLO):
+        raise wrong(f"{ONLINE_SLO} takes no settings", f"write {ONLINE_SLO}: {{}}; it is the search of sweep")
+    if CAPPED in value and not (value[CAPPED] or {}).get("kv_gib"):
+        raise wrong(f"{CAPPED} has no cap", f"give {CAPPED}.kv_gib, the size of its KV cache in GiB")
+    return {name: _with_defaults(name, profile) for name, profile in value.items() if name != ONLINE_SLO}
 
 
 def _with_defaults(name: str, profile: object) -> object:

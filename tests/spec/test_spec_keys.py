@@ -168,9 +168,9 @@ def test_defaults_of_what_is_present_and_empty() -> None:
         + "drift: {}\naudit: {}\nbudget: {}\nscore: {}\nfleet: {}\npower: {}\n"
     )
     assert [tuple(profile.model_dump().values()) for profile in spec.profiles.values()] == [
-        (32, 8192, 512, 128, 3),
-        (1, 1024, 256, 16, 3),
-        (64, 16000, 256, 128, 1),
+        (32, 8192, 512, 128, 3, None),
+        (1, 1024, 256, 16, 3, None),
+        (64, 16000, 256, 128, 1, None),
     ]
     suite = spec.accuracy[0]
     assert (suite.title, suite.scorer, suite.limit, suite.seeds, suite.max_tokens) == (
