@@ -1,1 +1,1 @@
-"""Open-loop load: traces, arrival schedules, and a streaming client in worker processes."""
+"""Load on an engine, open and closed loop: traces, schedules, and a streaming client in worker processes."""

@@ -40,10 +40,14 @@ class Owner(Protocol):
 
 
 class Digester:
-    """Parses what connections received, first come first served, in slices of at most a millisecond."""
+    """Parses what connections received, first come first served, in slices of at most a millisecond.
+
+    ``gather_s``: how long pieces gather before; 0 parses them in the turn of the loop that received them.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self.gather_s = GATHER_S
         self._queue: deque[Connection] = deque()
         self._scheduled = False
 
@@ -52,7 +56,7 @@ class Digester:
         self._queue.append(connection)
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_later(GATHER_S, self._slice)
+            self._loop.call_later(self.gather_s, self._slice)
 
     @property
     def horizon_s(self) -> float:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from array import array
 
+from pytest_tokenwatt.load.kept import KeepingReader
 from pytest_tokenwatt.load.stream import StreamReader
 from pytest_tokenwatt.records import ErrorClass, RequestProgress, RequestRecord
 
 WARMUP = "warmup"
 MEASURED = "measured"
+TAIL = "tail"
+PHASES = (WARMUP, MEASURED, TAIL)
 
 
 class Exchange:
@@ -16,16 +19,18 @@ class Exchange:
 
     __slots__ = (
         "bytes_received", "dropped", "end_s", "error", "error_message", "index", "phase", "planned_input_tokens",
-        "planned_output_tokens", "request", "retried", "reused", "scheduled_s", "sent_s", "status", "stream",
+        "planned_output_tokens", "request", "reused", "scheduled_s", "sent_s", "status", "stream",
     )  # fmt: skip
 
-    def __init__(self, phase: str, index: int, scheduled_s: float, tokens: tuple[int, int], request: bytes) -> None:
+    def __init__(
+        self, phase: str, index: int, scheduled_s: float, tokens: tuple[int, int], request: bytes, *, keep: bool = False
+    ) -> None:
         self.phase = phase
         self.index = index
         self.scheduled_s = scheduled_s
         self.planned_input_tokens, self.planned_output_tokens = tokens
         self.request = request
-        self.stream = StreamReader()
+        self.stream: StreamReader = KeepingReader() if keep else StreamReader()
         self.sent_s: float | None = None
         self.end_s: float | None = None
         self.status: int | None = None
@@ -129,4 +134,6 @@ class Exchange:
             error_message=self.error_message,
             bytes_received=self.bytes_received,
             connection_reused=self.reused,
+            prompt_ids=stream.prompt_ids,
+            output_ids=stream.output_ids,
         )

@@ -1,136 +1,106 @@
-"""A worker's part of one run: sends its requests at their instants and keeps what comes back."""
+"""A worker's part of one run: what it has in flight and what came back; how it sends is up to the kind of load."""
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
-from itertools import islice
 from time import monotonic
 
 from pytest_tokenwatt.load.bodies import RequestWriter
-from pytest_tokenwatt.load.exchange import MEASURED, WARMUP, Exchange
+from pytest_tokenwatt.load.exchange import Exchange
 from pytest_tokenwatt.load.pool import Pool
 from pytest_tokenwatt.load.timer import make_timer
-from pytest_tokenwatt.load.wire import Share
-from pytest_tokenwatt.records import ErrorClass, Schedule
-
-AHEAD_S = 0.5
-"""How long before its instant a request is rendered at the earliest: bounds the memory for bodies."""
+from pytest_tokenwatt.records import ErrorClass
 
 BURST_S = 0.002
-"""Overdue requests are sent for so long at a time, then the sockets have their turn."""
+"""Due requests are sent for so long at a time, then the sockets have their turn."""
+
+AHEAD_MAX = 256
+"""So many requests are rendered in advance at most: bounds the memory for bodies."""
 
 NOT_SENT = "due but not sent when the run ended"
-AHEAD_MAX = 256
-EXPECT_S = 0.3
-EXPECT_MAX = 32
-"""Requests due within this time have a connection opened for them in advance, up to so many at once."""
 
 
-class Queue:
-    """The requests of a share in the order of their instants; the start of the measured part may become known later."""
+class Offer(ABC):
+    """Offers a share's load. ``ended`` collects finished requests until the worker takes them.
 
-    def __init__(self, share: Share, start_s: float) -> None:
-        self._share = share
-        self._start_s = start_s
-        self._measured_s: float | None = None
-        self._warm = 0
-        self._next = 0
-
-    def measure_from(self, instant_s: float) -> None:
-        """The measured schedule starts here; warm-up requests from here on are not offered."""
-        self._measured_s = instant_s
-
-    def peek(self) -> float | None:
-        """The instant of the next request; ``None`` when there is none (yet)."""
-        warm_s = self._warm_s()
-        if warm_s is not None:
-            return warm_s
-        offsets = self._share.measured.offset_s
-        if self._measured_s is None or self._next >= len(offsets):
-            return None
-        return self._measured_s + offsets[self._next]
-
-    def _warm_s(self) -> float | None:
-        offsets = self._share.warmup.offset_s
-        if self._warm >= len(offsets):
-            return None
-        instant_s = self._start_s + offsets[self._warm]
-        if self._measured_s is not None and instant_s >= self._measured_s:
-            return None
-        return instant_s
-
-    def take(self, writer: RequestWriter | None) -> Exchange:
-        """The next request, rendered if there is a writer. Raises ``LookupError`` when there is none."""
-        if self._warm_s() is not None:
-            exchange = self._make(WARMUP, self._share.warmup, self._warm, self._start_s, writer)
-            self._warm += 1
-        elif self._measured_s is not None:
-            exchange = self._make(MEASURED, self._share.measured, self._next, self._measured_s, writer)
-            self._next += 1
-        else:
-            raise LookupError("no request is due")
-        return exchange
-
-    def _make(
-        self, phase: str, schedule: Schedule, local: int, start_s: float, writer: RequestWriter | None
-    ) -> Exchange:
-        index = local * self._share.workers + self._share.worker
-        tokens = (schedule.input_tokens[local], schedule.output_tokens[local])
-        request = b"" if writer is None else writer.render(schedule.prompt_key, index, *tokens)
-        return Exchange(phase, index, start_s + schedule.offset_s[local], tokens, request)
-
-
-class Offer:
-    """Offers a share's load in an open loop.
-
-    Nothing waits for a free slot unless ``max_in_flight`` is reached, which ``capped`` counts. ``ended`` collects
-    finished requests and ``changed`` those whose progress should be reported, until the worker takes them.
+    Requests are rendered one by one before they are due, between which the sockets have their turn. ``tick_s``: how
+    often the coordinator hears of it.
     """
 
+    tick_s = 0.25
+
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, pool: Pool, writer: RequestWriter, share: Share, start_s: float
+        self, loop: asyncio.AbstractEventLoop, pool: Pool, writer: RequestWriter, request_timeout_s: float
     ) -> None:
         self._loop = loop
         self._pool = pool
         self._writer = writer
-        self._share = share
-        self._queue = Queue(share, start_s)
+        self._request_timeout_s = request_timeout_s
         self._ready: deque[Exchange] = deque()
-        self._held: dict[Exchange, None] = {}
         self._timer = make_timer(loop, self._on_time)
         self._rendering = False
         self._stopped = False
         self.in_flight: dict[Exchange, None] = {}
-        self.changed: dict[Exchange, None] = {}
         self.ended: list[Exchange] = []
         self.capped = 0
-        self._look_ahead()
 
+    # What each kind of load does in its own way
+
+    @abstractmethod
     def measure_from(self, instant_s: float) -> None:
-        """Switch from warm-up to the measured schedule at ``instant_s`` without a break."""
-        self._queue.measure_from(instant_s)
-        while self._ready and self._ready[-1].scheduled_s >= instant_s:
-            self._ready.pop()
-        self._look_ahead()
+        """The measured part starts at ``instant_s``."""
 
+    @abstractmethod
     def look_ahead(self) -> None:
         """Prepare what is due soon; to be called now and then."""
-        if not self._stopped:
-            self._look_ahead()
 
+    @abstractmethod
     def stop(self, stop_s: float) -> None:
-        """Send nothing more. Requests that were due before ``stop_s`` and not sent are ended as such."""
-        self._stopped = True
-        self._timer.close()
-        while (due_s := self._due_s()) is not None and due_s < stop_s:
-            exchange = self._ready.popleft() if self._ready else self._queue.take(None)
-            exchange.finish(monotonic(), ErrorClass.ABORTED, NOT_SENT)
-            self.ended.append(exchange)
-        self._ready.clear()
-        for exchange in list(self.in_flight):
-            if exchange.sent_s is None:
-                self._pool.abort(exchange, ErrorClass.ABORTED, NOT_SENT)
+        """Send nothing more; what waits for its connection is ended."""
+
+    @abstractmethod
+    def _on_time(self) -> None:
+        """The timer has come to its instant."""
+
+    @abstractmethod
+    def _wants_more(self) -> bool:
+        """Whether another request is to be rendered now."""
+
+    @abstractmethod
+    def _render(self) -> Exchange:
+        """Render the next request. Raises ``LookupError`` when there is none."""
+
+    @abstractmethod
+    def _rendered(self) -> None:
+        """All that is wanted has been rendered."""
+
+    def touched(self, exchange: Exchange) -> None:  # noqa: B027
+        """Tokens of an exchange came in."""
+
+    def take_changed(self) -> list[Exchange]:
+        """Exchanges whose progress is to be reported; each only once."""
+        return []
+
+    def belongs(self, exchange: Exchange, stop_s: float) -> bool:  # noqa: ARG002
+        """Whether an exchange is part of a run that was stopped at ``stop_s``."""
+        return True
+
+    # What they share
+
+    def counts(self) -> tuple[int, int]:
+        """Requests sent and not ended; requests due without a first token."""
+        waiting = sum(1 for exchange in self.in_flight if not exchange.stream.chunk_s)
+        return len(self.in_flight), waiting
+
+    def finished(self, exchange: Exchange) -> None:
+        """An exchange of this offer has ended."""
+        exchange.judge_age(self._request_timeout_s)
+        if exchange.error_message is not None:
+            exchange.error_message = self._writer.mask(exchange.error_message)
+        del self.in_flight[exchange]
+        self.ended.append(exchange)
 
     def drain(self) -> list[Exchange]:
         """Let what is in flight finish unrecorded; returns it, ended as it stands now."""
@@ -142,74 +112,29 @@ class Offer:
 
     def expire(self) -> None:
         """Give up the requests that are older than the request timeout."""
-        oldest_s = monotonic() - self._share.request_timeout_s
+        oldest_s = monotonic() - self._request_timeout_s
         for exchange in list(self.in_flight):
             if exchange.scheduled_s > oldest_s:
                 break
-            self._pool.abort(exchange, ErrorClass.TIMEOUT, f"not finished within {self._share.request_timeout_s:g} s")
+            self._pool.abort(exchange, ErrorClass.TIMEOUT, f"not finished within {self._request_timeout_s:g} s")
 
     def abort(self) -> None:
         """Close the connections of everything in flight."""
         for exchange in list(self.in_flight):
-            self._pool.abort(exchange, ErrorClass.ABORTED, "stopped after the verdict was certain")
+            self._pool.abort(exchange, ErrorClass.ABORTED, "aborted when the run was stopped")
 
-    def counts(self) -> tuple[int, int]:
-        """Requests sent and not ended; requests due without a first token."""
-        waiting = sum(1 for exchange in self.in_flight if not exchange.stream.chunk_s)
-        return len(self.in_flight) - len(self._held), waiting
+    def _halt(self) -> None:
+        self._stopped = True
+        self._timer.close()
+        self._ready.clear()
+        for exchange in list(self.in_flight):
+            if exchange.sent_s is None:
+                self._pool.abort(exchange, ErrorClass.ABORTED, NOT_SENT)
 
-    # Sending
-
-    def _on_time(self) -> None:
-        if self._stopped:
-            return
-        now_s = monotonic()
-        while (due_s := self._due_s()) is not None and due_s <= now_s and monotonic() < now_s + BURST_S:
-            self._offer(self._ready.popleft() if self._ready else self._queue.take(self._writer))
-        self._look_ahead()
-
-    def _due_s(self) -> float | None:
-        return self._ready[0].scheduled_s if self._ready else self._queue.peek()
-
-    def _offer(self, exchange: Exchange) -> None:
-        full = len(self.in_flight) - len(self._held) >= self._share.max_in_flight
-        self.in_flight[exchange] = None
-        self.changed[exchange] = None
-        if full:
-            self.capped += 1
-            self._held[exchange] = None
-        else:
-            self._pool.send(exchange)
-
-    def finished(self, exchange: Exchange) -> None:
-        """An exchange of this offer has ended."""
-        exchange.judge_age(self._share.request_timeout_s)
-        if exchange.error_message is not None:
-            exchange.error_message = self._writer.mask(exchange.error_message)
-        del self.in_flight[exchange]
-        self.changed[exchange] = None
-        self.ended.append(exchange)
-        was_held = self._held.pop(exchange, self) is None
-        if self._held and not was_held and not self._stopped:
-            following = next(iter(self._held))
-            del self._held[following]
-            self._pool.send(following)
-
-    # Preparing
-
-    def _look_ahead(self) -> None:
-        due_s = self._due_s()
-        if due_s is None:
-            return
-        self._timer.set(due_s)
+    def _prepare(self) -> None:
         if not self._rendering:
             self._rendering = True
             self._loop.call_soon(self._render_one)
-
-    def _expect(self) -> None:
-        soon_s = monotonic() + EXPECT_S
-        soon = sum(1 for exchange in islice(self._ready, EXPECT_MAX) if exchange.scheduled_s < soon_s)
-        self._pool.expect(soon)
 
     def _render_one(self) -> None:
         """Render one request, then let the sockets have their turn."""
@@ -217,14 +142,7 @@ class Offer:
         if self._stopped:
             return
         if not self._wants_more():
-            self._expect()
+            self._rendered()
             return
-        self._ready.append(self._queue.take(self._writer))
-        self._rendering = True
-        self._loop.call_soon(self._render_one)
-
-    def _wants_more(self) -> bool:
-        due_s = self._queue.peek()
-        if due_s is None:
-            return False
-        return not self._ready or (len(self._ready) < AHEAD_MAX and due_s < monotonic() + AHEAD_S)
+        self._ready.append(self._render())
+        self._prepare()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
@@ -34,6 +34,8 @@ class StreamReader:
         "estimated", "finish_reason", "output_tokens", "prompt_tokens",
     )  # fmt: skip
 
+    _glance: Callable[[bytes], int | None] = staticmethod(glance)
+
     def __init__(self) -> None:
         self._splitter = EventSplitter()
         self._counted = 0
@@ -49,6 +51,16 @@ class StreamReader:
         self.estimated = False
         self.error: ErrorClass | None = None
         self.error_message: str | None = None
+
+    @property
+    def prompt_ids(self) -> array[int] | None:
+        """Not kept here: the usual request costs nothing for it."""
+        return None
+
+    @property
+    def output_ids(self) -> array[int] | None:
+        """Not kept here."""
+        return None
 
     @property
     def tokens(self) -> int:
@@ -75,7 +87,7 @@ class StreamReader:
             self._fail(ErrorClass.PROTOCOL, str(overflow))
             return
         for data in events:
-            tokens = glance(data)
+            tokens = self._glance(data)
             if tokens is not None:
                 self._glanced = data
                 self._add(tokens, stamp_s)
@@ -95,7 +107,6 @@ class StreamReader:
             self._share()
 
     def _event(self, data: bytes, stamp_s: float) -> None:
-        self._glanced = None
         if data == b"[DONE]":
             self.done = True
             return
@@ -112,7 +123,7 @@ class StreamReader:
             self._chunk(event, stamp_s)
 
     def _usage_of(self, glanced: bytes) -> None:
-        """The stream broke off behind an event that was only glanced at: take the usage it carries."""
+        """No usage came behind an event that was only glanced at: take what it carries."""
         self._glanced = None
         event = orjson.loads(glanced) if _is_json(glanced) else None
         if isinstance(event, dict) and isinstance(event.get("usage"), dict):
@@ -131,6 +142,7 @@ class StreamReader:
 
     def _usage(self, usage: Mapping[str, Any]) -> int | None:
         """Take a usage object; the growth of its count over what is counted, ``None`` if that cannot be a chunk's."""
+        self._glanced = None
         completion = _count(usage.get("completion_tokens"))
         prompt = _count(usage.get("prompt_tokens"))
         details = usage.get("prompt_tokens_details")

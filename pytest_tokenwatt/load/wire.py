@@ -1,38 +1,36 @@
-"""What coordinator and workers say to each other: length-prefixed frames of JSON, structs and raw arrays."""
+"""What coordinator and workers say to each other: length-prefixed frames; here all but what is said of requests."""
 
 from __future__ import annotations
 
 import json
-import math
 import struct
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any
 
-from pytest_tokenwatt.records import ErrorClass, RequestProgress, RequestRecord, Schedule, Target
+from pytest_tokenwatt.records import ClosedPlan, Schedule, Target
 
 
 class Kind(IntEnum):
-    """Kinds of frames; the first five go to a worker."""
+    """Kinds of frames; the first six go to a worker."""
 
     CONFIG = 1
     SHARE = 2
-    START = 3
-    MEASURE = 4
-    STOP = 5
-    READY = 6
-    PROGRESS = 7
-    TICK = 8
-    RECORDS = 9
-    END = 10
-    FAILED = 11
+    CLOSED_SHARE = 3
+    START = 4
+    MEASURE = 5
+    STOP = 6
+    READY = 7
+    PROGRESS = 8
+    TICK = 9
+    RECORDS = 10
+    END = 11
+    FAILED = 12
 
 
 _HEAD = struct.Struct("<IB")
-_ERRORS = (None, *ErrorClass)
-_ERROR_CODES = {error: code for code, error in enumerate(_ERRORS)}
 
 
 def frame(kind: Kind, payload: bytes = b"") -> bytes:
@@ -88,6 +86,7 @@ class Share:
     measured: Schedule
     request_timeout_s: float
     max_in_flight: int
+    kept: frozenset[int] = frozenset()
 
 
 def pack_share(share: Share) -> bytes:
@@ -97,6 +96,7 @@ def pack_share(share: Share) -> bytes:
         name: getattr(share, name) for name in ("worker", "workers", "request_timeout_s", "max_in_flight")
     }
     line |= {name: [len(part), part.prompt_key] for name, part in parts.items()}
+    line["kept"] = sorted(share.kept)
     columns = [
         column.tobytes() for part in parts.values() for column in (part.offset_s, part.input_tokens, part.output_tokens)
     ]
@@ -117,7 +117,29 @@ def unpack_share(payload: bytes) -> Share:
         outputs: array[int] = array("q", rest[at + 2 * size : at + 3 * size])
         parts[name] = Schedule(offset_s, inputs, outputs, prompt_key)
         at += 3 * size
-    return Share(warmup=parts["warmup"], measured=parts["measured"], **line)
+    return Share(**{**line, **parts, "kept": frozenset(line["kept"])})
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedShare:
+    """One worker's part of a closed-loop plan; which requests are its own follows from its number."""
+
+    worker: int
+    workers: int
+    plan: ClosedPlan
+
+
+def pack_closed_share(share: ClosedShare) -> bytes:
+    """A share of a closed loop, as JSON."""
+    fields = asdict(share.plan)
+    fields["kept"] = sorted(share.plan.kept)
+    return json.dumps([share.worker, share.workers, fields]).encode()
+
+
+def unpack_closed_share(payload: bytes) -> ClosedShare:
+    """What ``pack_closed_share`` packed."""
+    worker, workers, fields = json.loads(payload)
+    return ClosedShare(worker, workers, ClosedPlan(**{**fields, "kept": frozenset(fields["kept"])}))
 
 
 # --- instants and ticks -------------------------------------------------------------------------------------------
@@ -159,122 +181,6 @@ def pack_tick(tick: Tick) -> bytes:
 def unpack_tick(payload: bytes) -> Tick:
     """What ``pack_tick`` packed."""
     return Tick(*_TICK.unpack(payload))
-
-
-# --- progress and records -----------------------------------------------------------------------------------------
-
-_PROGRESS = struct.Struct("<QdddQdQ?B")
-
-
-def pack_progress(readings: Iterable[RequestProgress]) -> bytes:
-    """Readings of requests of the current run."""
-    return b"".join(
-        _PROGRESS.pack(
-            reading.index,
-            reading.scheduled_s,
-            _float(reading.sent_s),
-            _float(reading.first_token_s),
-            reading.first_tokens,
-            _float(reading.last_token_s),
-            reading.tokens,
-            reading.ended,
-            _ERROR_CODES[reading.error],
-        )
-        for reading in readings
-    )
-
-
-def unpack_progress(payload: bytes) -> Iterator[RequestProgress]:
-    """What ``pack_progress`` packed."""
-    for index, due, sent, first, n_first, last, tokens, ended, error in _PROGRESS.iter_unpack(payload):
-        yield RequestProgress(
-            index, due, _instant(sent), _instant(first), n_first, _instant(last), tokens, ended, _ERRORS[error]
-        )
-
-
-_RECORD = struct.Struct("<?QdQQddddqqqqQ??BIII")
-
-
-def pack_records(records: Iterable[RequestRecord]) -> bytes:
-    """Whole records, chunk stamps included."""
-    return b"".join(map(_pack_record, records))
-
-
-def _pack_record(record: RequestRecord) -> bytes:
-    finish, message = _text(record.finish_reason), _text(record.error_message)
-    head = _RECORD.pack(
-        record.phase == "measured", record.index, record.scheduled_s,
-        record.planned_input_tokens, record.planned_output_tokens,
-        _float(record.sent_s), _float(record.first_token_s), _float(record.last_token_s), _float(record.end_s),
-        _int(record.prompt_tokens), _int(record.cached_tokens), _int(record.output_tokens), _int(record.status),
-        record.bytes_received, record.tokens_estimated, record.connection_reused, _ERROR_CODES[record.error],
-        len(finish), len(message), len(record.chunk_s),
-    )  # fmt: skip
-    return b"".join([head, finish, message, record.chunk_s.tobytes(), record.chunk_tokens.tobytes()])
-
-
-def unpack_records(payload: bytes) -> Iterator[RequestRecord]:
-    """What ``pack_records`` packed."""
-    at = 0
-    while at < len(payload):
-        record, at = _unpack_record(payload, at)
-        yield record
-
-
-def _unpack_record(payload: bytes, at: int) -> tuple[RequestRecord, int]:
-    (
-        measured, index, scheduled_s, planned_in, planned_out, sent, first, last, end,
-        prompt, cached, output, status, received, estimated, reused, error, n_finish, n_message, chunks,
-    ) = _RECORD.unpack_from(payload, at)  # fmt: skip
-    at += _RECORD.size
-    edges = [at]
-    for size in (n_finish, n_message, chunks * 8, chunks * 8):
-        edges.append(edges[-1] + size)
-    finish, message, stamps, tokens = (payload[edges[k] : edges[k + 1]] for k in range(4))
-    record = RequestRecord(
-        phase="measured" if measured else "warmup",
-        index=index,
-        scheduled_s=scheduled_s,
-        planned_input_tokens=planned_in,
-        planned_output_tokens=planned_out,
-        sent_s=_instant(sent),
-        first_token_s=_instant(first),
-        last_token_s=_instant(last),
-        end_s=_instant(end),
-        chunk_s=array("d", stamps),
-        chunk_tokens=array("q", tokens),
-        prompt_tokens=_known(prompt),
-        cached_tokens=_known(cached),
-        output_tokens=_known(output),
-        tokens_estimated=estimated,
-        finish_reason=finish.decode() or None,
-        status=_known(status),
-        error=_ERRORS[error],
-        error_message=message.decode() or None,
-        bytes_received=received,
-        connection_reused=reused,
-    )
-    return record, edges[-1]
-
-
-def _float(value: float | None) -> float:
-    return math.nan if value is None else value
-
-
-def _instant(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
-def _int(value: int | None) -> int:
-    return -1 if value is None else value
-
-
-def _known(value: int) -> int | None:
-    return None if value < 0 else value
-
-
-def _text(value: str | None) -> bytes:
-    return (value or "").encode("utf-8", "replace")
 
 
 def pack_notice(notice: Mapping[str, Any]) -> bytes:

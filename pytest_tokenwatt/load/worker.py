@@ -15,26 +15,28 @@ from typing import Any, TypeVar, cast
 from pytest_tokenwatt.errors import TokenwattError
 from pytest_tokenwatt.load.address import parse_endpoint, resolve, tls_context
 from pytest_tokenwatt.load.bodies import RequestWriter
-from pytest_tokenwatt.load.exchange import MEASURED, Exchange
+from pytest_tokenwatt.load.closed_offer import ClosedOffer
+from pytest_tokenwatt.load.exchange import Exchange
 from pytest_tokenwatt.load.offer import Offer
+from pytest_tokenwatt.load.open_offer import OpenOffer
 from pytest_tokenwatt.load.pool import Pool
 from pytest_tokenwatt.load.urgency import run_when_due
 from pytest_tokenwatt.load.wire import (
+    ClosedShare,
     FrameSplitter,
     Kind,
     Share,
     Tick,
     frame,
     pack_notice,
-    pack_progress,
-    pack_records,
     pack_tick,
+    unpack_closed_share,
     unpack_instant,
     unpack_share,
     unpack_target,
 )
+from pytest_tokenwatt.load.wire_records import pack_progress, pack_records
 
-TICK_S = 0.25
 PROGRESS_AT_ONCE = 200
 RECORDS_AT_ONCE = 16
 """Reports are packed in pieces of about half a millisecond, between which the sockets have their turn."""
@@ -51,7 +53,7 @@ class Worker(asyncio.Protocol):
         self._link: asyncio.WriteTransport | None = None
         self._writer: RequestWriter | None = None
         self._pool: Pool | None = None
-        self._share: Share | None = None
+        self._share: Share | ClosedShare | None = None
         self._offer: Offer | None = None
         self._leftovers: list[Offer] = []
         self._report: Iterator[None] | None = None
@@ -59,7 +61,8 @@ class Worker(asyncio.Protocol):
         self._tick_handle: asyncio.TimerHandle | None = None
         self._handlers: dict[Kind, Callable[[bytes], None]] = {
             Kind.CONFIG: self._configure,
-            Kind.SHARE: self._take_share,
+            Kind.SHARE: lambda payload: self._take_share(unpack_share(payload)),
+            Kind.CLOSED_SHARE: lambda payload: self._take_share(unpack_closed_share(payload)),
             Kind.START: self._start,
             Kind.MEASURE: self._measure,
             Kind.STOP: self._stop,
@@ -106,20 +109,24 @@ class Worker(asyncio.Protocol):
         self._pool = Pool(self._loop, address, resolve(address), tls, self._touched, self._ended)
         self._send(Kind.READY)
 
-    def _take_share(self, payload: bytes) -> None:
-        self._share = unpack_share(payload)
+    def _take_share(self, share: Share | ClosedShare) -> None:
+        self._share = share
         gc.collect()
         gc.freeze()
         self._send(Kind.READY)
 
     def _start(self, payload: bytes) -> None:
         start_s, _ = unpack_instant(payload)
-        if self._pool is None or self._writer is None or self._share is None:
+        share = self._share
+        if self._pool is None or self._writer is None or share is None:
             raise RuntimeError("started before it was configured")
         gc.disable()  # a collection would be late stamps; the share's end collects
-        self._offer = Offer(self._loop, self._pool, self._writer, self._share, start_s)
+        if isinstance(share, ClosedShare):
+            self._offer = ClosedOffer(self._loop, self._pool, self._writer, share, start_s)
+        else:
+            self._offer = OpenOffer(self._loop, self._pool, self._writer, share, start_s)
         self._next_tick_s = start_s
-        self._schedule_tick()
+        self._schedule_tick(self._offer)
 
     def _measure(self, payload: bytes) -> None:
         instant_s, _ = unpack_instant(payload)
@@ -144,14 +151,14 @@ class Worker(asyncio.Protocol):
         self._send(Kind.END, pack_notice({"capped": offer.capped if offer else 0}))
 
     def _close_offer(self, offer: Offer, stop_s: float, *, abort: bool) -> None:
-        """Report everything that was scheduled before the stop; what still runs is aborted or left to drain."""
+        """Report all that belongs to the run; what still runs is aborted or left to drain."""
         left: list[Exchange] = []
         if abort:
             offer.abort()
         else:
             left = offer.drain()
             self._leftovers.append(offer)
-        last = [exchange for exchange in (*offer.ended, *left) if exchange.scheduled_s < stop_s]
+        last = [exchange for exchange in (*offer.ended, *left) if offer.belongs(exchange, stop_s)]
         for part in _parts(last, RECORDS_AT_ONCE):
             self._send(Kind.RECORDS, pack_records(exchange.record() for exchange in part))
 
@@ -163,7 +170,7 @@ class Worker(asyncio.Protocol):
 
     def _touched(self, exchange: Exchange) -> None:
         if self._offer is not None and not exchange.dropped:
-            self._offer.changed[exchange] = None
+            self._offer.touched(exchange)
 
     def _ended(self, exchange: Exchange) -> None:
         for offer in (self._offer, *self._leftovers):
@@ -172,8 +179,8 @@ class Worker(asyncio.Protocol):
 
     # Reports
 
-    def _schedule_tick(self) -> None:
-        self._next_tick_s = max(self._next_tick_s + TICK_S, monotonic())
+    def _schedule_tick(self, offer: Offer) -> None:
+        self._next_tick_s = max(self._next_tick_s + offer.tick_s, monotonic())
         self._tick_handle = self._loop.call_later(self._next_tick_s - monotonic(), self._tick)
 
     def _tick(self) -> None:
@@ -187,7 +194,7 @@ class Worker(asyncio.Protocol):
         if self._report is None:
             self._report = self._reports(offer)
             self._step()
-        self._schedule_tick()
+        self._schedule_tick(offer)
 
     def _step(self) -> None:
         """Send the next piece of the report, then let the sockets have their turn."""
@@ -203,9 +210,8 @@ class Worker(asyncio.Protocol):
 
     def _reports(self, offer: Offer) -> Iterator[None]:
         at_s = self._pool.digester.horizon_s if self._pool is not None else monotonic()
-        changed, offer.changed = offer.changed, {}
         ended, offer.ended = offer.ended, []
-        for part in _parts([exchange for exchange in changed if exchange.phase == MEASURED], PROGRESS_AT_ONCE):
+        for part in _parts(offer.take_changed(), PROGRESS_AT_ONCE):
             self._send(Kind.PROGRESS, pack_progress(exchange.progress() for exchange in part))
             yield
         for done in _parts(ended, RECORDS_AT_ONCE):

@@ -2,15 +2,12 @@
 
 Stamps are int64 nanoseconds from ``origin_s``, the start of the first window. The stamps of a request's chunks are
 stored as differences, byte plane by byte plane, because the upper bytes of short gaps are nearly all zero: 3 bytes a
-token instead of 7. No pickle is written and none is read.
+token instead of 7. Token ids are not stored here.
 """
 
 from __future__ import annotations
 
-import io
 import itertools
-import zipfile
-import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from pytest_tokenwatt.errors import UsageError
 from pytest_tokenwatt.records import ClockAnchor, ErrorClass, RequestRecord, WindowSpan
-from pytest_tokenwatt.store.atomic import write_bytes
 from pytest_tokenwatt.store.columns import (
     NANOSECONDS,
     Array,
@@ -35,6 +30,7 @@ from pytest_tokenwatt.store.columns import (
     read_instants,
     to_planes,
 )
+from pytest_tokenwatt.store.npz import read_npz, write_npz
 
 REQUESTS_SCHEMA = "tokenwatt-requests/1"
 _INSTANTS = ("scheduled_s", "sent_s", "first_token_s", "last_token_s", "end_s")
@@ -49,7 +45,6 @@ _COUNTS = (
     "bytes_received",
 )
 _FLAGS = ("tokens_estimated", "connection_reused")
-_NOT_OURS = (ValueError, LookupError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error)
 _STRINGS = ("phase", "finish_reason", "error", "error_message")
 
 
@@ -84,21 +79,13 @@ def write_requests(
             }
         ),
     }
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **columns)
-    write_bytes(path, buffer.getvalue())
+    write_npz(path, columns)
 
 
 def read_requests(path: Path) -> StoredRequests:
     """Read a requests file. Raises ``UsageError`` when it is absent or not such a file."""
-    try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as columns:
-            return _read(columns)
-    except OSError as error:
-        raise UsageError(f"the requests cannot be read: {error.strerror or error}", where=str(path)) from error
-    except _NOT_OURS as error:
-        what = f"no requests file of {REQUESTS_SCHEMA}: {error}"
-        raise UsageError(what, where=str(path), remedy="name a requests-<config>-<window>.npz") from error
+    remedy = "name a requests-<config>-<window>.npz"
+    return read_npz(path, _read, what="requests", schema=REQUESTS_SCHEMA, remedy=remedy)
 
 
 def _chunk_columns(requests: Sequence[RequestRecord], origin_s: float) -> dict[str, Array]:
@@ -120,8 +107,6 @@ def _narrow(values: Array) -> Array:
 
 def _read(columns: Mapping[str, Array]) -> StoredRequests:
     meta = read_blob(columns["meta"])
-    if meta["schema"] != REQUESTS_SCHEMA:
-        raise ValueError(f"its schema is {meta['schema']!r}")
     origin_s = float(meta["origin_s"])
     strings = Strings(read_blob(columns["strings"]))
     fields: dict[str, Sequence[Any]] = {

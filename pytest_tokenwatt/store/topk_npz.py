@@ -5,34 +5,19 @@ Ids are int32 and log-probabilities float32, all sequences one behind the other.
 
 from __future__ import annotations
 
-import io
 import itertools
-import zipfile
-import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from pytest_tokenwatt.errors import UsageError
 from pytest_tokenwatt.records import drift
-from pytest_tokenwatt.store.atomic import write_bytes
 from pytest_tokenwatt.store.columns import Array, blob, read_blob
+from pytest_tokenwatt.store.npz import read_npz, write_npz
 
 TOPK_SCHEMA = "tokenwatt-topk/1"
-# A damaged zip may ask for a password or a method that is not there: RuntimeError.
-_NOT_OURS = (
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    EOFError,
-    RuntimeError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 _REMEDY = "score it anew: run the baseline again"
 
 
@@ -40,7 +25,8 @@ _REMEDY = "score it anew: run the baseline again"
 class StoredTopK:
     """One scoring of sequences: ``sha256`` is the hash of their ids, ``fingerprint`` the engine that scored.
 
-    ``tops`` has one entry for each sequence, or is empty when only the sequences are stored.
+    ``tops`` has one entry for each sequence, or is empty when only the sequences are stored. ``probes`` are texts with
+    the ids that the engine's tokenizer made of them.
     """
 
     sequences: tuple[drift.Sequence, ...]
@@ -49,6 +35,7 @@ class StoredTopK:
     model: str
     k: int
     fingerprint: str
+    probes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def write_topk(path: Path, stored: StoredTopK) -> None:
@@ -74,25 +61,16 @@ def write_topk(path: Path, stored: StoredTopK) -> None:
                 "model": stored.model,
                 "k": stored.k,
                 "fingerprint": stored.fingerprint,
+                "probes": {text: list(ids) for text, ids in stored.probes.items()},
             }
         ),
     }
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **columns)
-    write_bytes(path, buffer.getvalue())
+    write_npz(path, columns)
 
 
 def read_topk(path: Path) -> StoredTopK:
     """Read a scoring. Raises ``UsageError`` when it is absent, damaged, or no such file."""
-    try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as columns:
-            return _read(columns)
-    except OSError as error:
-        what = f"the log-probabilities cannot be read: {error.strerror or error}"
-        raise UsageError(what, where=str(path), remedy=_REMEDY) from error
-    except _NOT_OURS as error:
-        what = f"damaged, or no file of {TOPK_SCHEMA}: {error}"
-        raise UsageError(what, where=str(path), remedy=_REMEDY) from error
+    return read_npz(path, _read, what="log-probabilities", schema=TOPK_SCHEMA, remedy=_REMEDY)
 
 
 def _joined(dtype: str, parts: Sequence[Sequence[int] | Sequence[float] | array[int] | array[float]]) -> Array:
@@ -105,8 +83,6 @@ def _offsets(parts: Sequence[Sequence[int] | array[float]]) -> Array:
 
 def _read(columns: Mapping[str, Array]) -> StoredTopK:
     meta = read_blob(columns["meta"])
-    if meta["schema"] != TOPK_SCHEMA:
-        raise ValueError(f"its schema is {meta['schema']!r}")
     k = int(meta["k"])
     return StoredTopK(
         sequences=tuple(_sequences(columns)),
@@ -115,6 +91,7 @@ def _read(columns: Mapping[str, Array]) -> StoredTopK:
         model=str(meta["model"]),
         k=k,
         fingerprint=str(meta["fingerprint"]),
+        probes={str(text): tuple(map(int, ids)) for text, ids in meta.get("probes", {}).items()},
     )
 
 

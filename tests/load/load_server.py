@@ -115,6 +115,12 @@ async def good(reply: Reply) -> None:
     reply.end()
 
 
+async def stalls(reply: Reply) -> None:
+    reply.head()
+    await reply.writer.drain()
+    await reply.sleep(60)
+
+
 @dataclass
 class LoadServer:
     """Answers by ``behaviour``, or by the one that ``max_tokens`` numbers when ``gallery`` is set."""

@@ -16,11 +16,12 @@ from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
-from load_server import LoadServer, Reply, Watch, after, all_ended, good, serving, small_plan
+from closed_loads import Patience, closed, of_phase
+from load_processes import children, gone
+from load_server import LoadServer, Reply, Watch, after, all_ended, good, serving, small_plan, stalls
 
 from pytest_tokenwatt.errors import LoadError
-from pytest_tokenwatt.load import crew
-from pytest_tokenwatt.load import generator as generator_module
+from pytest_tokenwatt.load import crew, open_stretch
 from pytest_tokenwatt.load.generator import LoadGenerator
 from pytest_tokenwatt.records import (
     Decision,
@@ -32,32 +33,6 @@ from pytest_tokenwatt.records import (
 )
 
 HERE = Path(__file__).parent
-
-
-async def stalls(reply: Reply) -> None:
-    reply.head()
-    await reply.writer.drain()
-    await reply.sleep(60)
-
-
-def children() -> set[int]:
-    """Process ids of this process's living children."""
-    found = set()
-    for task in Path("/proc/self/task").iterdir():
-        found |= {int(pid) for pid in (task / "children").read_text().split()}
-    return found
-
-
-def gone(pid: int, within_s: float = 10.0) -> bool:
-    deadline_s = monotonic() + within_s
-    while monotonic() < deadline_s:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        sleep(0.05)
-    return False
 
 
 def test_refused_connections_are_failures_with_the_address(tmp_path: Path) -> None:
@@ -90,7 +65,7 @@ def test_an_engine_that_is_dead_in_the_warm_up_leaves_no_window(tmp_path: Path) 
 
 
 def test_a_watch_that_never_stops_meets_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generator_module, "DEADLINE_MARGIN_S", 1.0)
+    monkeypatch.setattr(open_stretch, "DEADLINE_MARGIN_S", 1.0)
     with serving(LoadServer(stalls)) as server:
         target = Target(server.endpoint, "m", vocab_size=50)
         with LoadGenerator(target, 1, lambda: None, tmp_path / "load.log") as generator:
@@ -352,6 +327,16 @@ def test_tls_is_verified_before_anything_is_sent(certificate: tuple[Path, Path],
 
 def test_tls_trusts_the_given_ca(certificate: tuple[Path, Path], tmp_path: Path) -> None:
     assert run_tls(certificate, tmp_path / "a.log", verify=True, ca=True) is None
+
+
+def test_a_closed_loop_goes_over_tls(certificate: tuple[Path, Path], tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    with serving(LoadServer(), tls=context) as server:
+        target = Target(f"https://localhost:{server.port}/v1", "m", vocab_size=50, ca_file=str(certificate[0]))
+        with LoadGenerator(target, 1, lambda: None, tmp_path / "load.log") as generator:
+            run = generator.run_closed(closed(2, 0, 6), Patience())
+    assert [record.ok for record in of_phase(run, "measured")] == [True] * 6
 
 
 def test_tls_verification_can_be_switched_off(certificate: tuple[Path, Path], tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from pytest_tokenwatt.load.glance import glance
+from pytest_tokenwatt.load.kept import KeepingReader
 from pytest_tokenwatt.load.share import equal_share
 from pytest_tokenwatt.load.sse import EventOverflowError, EventSplitter
 from pytest_tokenwatt.load.stream import StreamReader
@@ -74,8 +75,8 @@ def outcome(reader: StreamReader) -> Outcome:
     )  # fmt: skip
 
 
-def read(pieces: list[bytes]) -> Outcome:
-    reader = StreamReader()
+def read(pieces: list[bytes], kind: type[StreamReader] = StreamReader) -> Outcome:
+    reader = kind()
     for number, piece in enumerate(pieces):
         reader.feed(piece, float(number))
     reader.close(float(len(pieces)))
@@ -94,18 +95,28 @@ def test_any_split_of_the_bytes_reads_the_same(data: bytes, cuts: list[int]) -> 
     assert read(pieces_of(data, cuts)) == read([data]) == read([data[k : k + 1] for k in range(len(data))])
 
 
+@given(streams(), st.lists(st.integers(0, 5000), max_size=12))
+def test_a_stream_whose_ids_are_kept_reads_the_same(data: bytes, cuts: list[int]) -> None:
+    assume(b'"error"' not in data)  # no server puts tokens and an error into one event, and to look costs speed
+    data += b'data: {"choices":[],"usage":{"completion_tokens":9,"prompt_tokens":7}}\n\n'
+    assert read(pieces_of(data, cuts), KeepingReader) == read([data])
+
+
 @given(st.lists(st.binary(max_size=60) | streams(), max_size=5))
 @example([b'data: {"choices": 3, "usage": []}\n\n'])
 @example([b'data: {"choices": [{"token_ids": [1], "finish_reason": 7}, 4], "usage": {"completion_tokens": 1e99}}\n\n'])
 @example([b'data: {"usage": {"completion_tokens": 99999999999999999}, "choices": [{"text": "a"}]}\n\n'])
 @example([b'data: {"usage": {"completion_tokens": -3, "prompt_tokens_details": {"cached_tokens": true}}}\n\n'])
+@example([b'data: {"choices": [{"token_ids": [1, "2"], "prompt_token_ids": {}}], "prompt_token_ids": [-1]}\n\n'])
+@example([b'data: {"choices": [{"token_ids": [18446744073709551616], "prompt_token_ids": [true]}]}\n\n'])
 def test_garbage_never_raises(pieces: list[bytes]) -> None:
-    reader = StreamReader()
-    for piece in pieces:
-        reader.feed(piece, 1.0)
-    reader.close(2.0)
-    assert all(tokens > 0 for tokens in reader.chunk_tokens)
-    assert reader.error in (None, ErrorClass.PROTOCOL, ErrorClass.STREAM_ERROR)
+    for reader in (StreamReader(), KeepingReader()):
+        for piece in pieces:
+            reader.feed(piece, 1.0)
+        reader.close(2.0)
+        assert all(tokens > 0 for tokens in reader.chunk_tokens)
+        assert reader.error in (None, ErrorClass.PROTOCOL, ErrorClass.STREAM_ERROR)
+        assert reader.output_ids is None or len(reader.output_ids) == reader.tokens
 
 
 @given(events())
@@ -134,6 +145,17 @@ def test_usage_of_a_stream_that_breaks_off_is_that_of_its_last_event() -> None:
     reader.close(9.0)
     assert (reader.output_tokens, reader.prompt_tokens, list(reader.chunk_s)) == (3, 4, [1.0, 2.0, 3.0])
     assert not reader.complete
+
+
+def test_usage_is_that_of_the_last_event_that_brings_it() -> None:
+    reader = StreamReader()
+    usage = {"completion_tokens": 1, "prompt_tokens": 4}
+    first = {"choices": [{"text": "a", "finish_reason": None, "token_ids": [1]}], "usage": usage}
+    last = {"choices": [{"text": "", "finish_reason": "stop", "token_ids": []}]}
+    for event in (orjson.dumps(first), orjson.dumps(last), b"[DONE]"):
+        reader.feed(b"data: " + event + b"\n\n", 1.0)
+    reader.close(2.0)
+    assert (reader.output_tokens, reader.prompt_tokens, reader.complete) == (1, 4, True)
 
 
 def test_stamps_are_those_of_the_piece_that_completes_an_event() -> None:

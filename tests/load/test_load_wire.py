@@ -8,28 +8,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tokenwatt.load.wire import (
+    ClosedShare,
     FrameSplitter,
     Kind,
     Share,
     Tick,
     frame,
+    pack_closed_share,
     pack_instant,
-    pack_progress,
-    pack_records,
     pack_share,
     pack_target,
     pack_tick,
+    unpack_closed_share,
     unpack_instant,
-    unpack_progress,
-    unpack_records,
     unpack_share,
     unpack_target,
     unpack_tick,
 )
-from pytest_tokenwatt.records import ErrorClass, RequestProgress, RequestRecord, Schedule, Target
+from pytest_tokenwatt.load.wire_records import pack_progress, pack_records, unpack_progress, unpack_records
+from pytest_tokenwatt.records import ClosedPlan, ErrorClass, RequestProgress, RequestRecord, Schedule, Target
 
 instants = st.none() | st.floats(0, 1e9)
 counts = st.integers(0, 2**40)
+token_ids = st.none() | st.lists(counts, max_size=5).map(lambda ids: array("q", ids))
 texts = st.none() | st.text(min_size=1, max_size=30).filter(
     lambda text: text.encode("utf-8", "ignore").decode() == text
 )
@@ -39,7 +40,7 @@ texts = st.none() | st.text(min_size=1, max_size=30).filter(
 def records(draw: st.DrawFn) -> RequestRecord:
     chunks = draw(st.lists(st.tuples(st.floats(0, 1e9), counts), max_size=5))
     return RequestRecord(
-        phase=draw(st.sampled_from(["warmup", "measured"])),
+        phase=draw(st.sampled_from(["warmup", "measured", "tail"])),
         index=draw(counts),
         scheduled_s=draw(st.floats(0, 1e9)),
         planned_input_tokens=draw(counts),
@@ -60,6 +61,8 @@ def records(draw: st.DrawFn) -> RequestRecord:
         error_message=draw(texts),
         bytes_received=draw(counts),
         connection_reused=draw(st.booleans()),
+        prompt_ids=draw(token_ids),
+        output_ids=draw(token_ids),
     )
 
 
@@ -72,7 +75,11 @@ lengths = st.lists(st.integers(1, 2**40), max_size=20)
 
 @given(st.lists(records(), max_size=5))
 def test_records_come_back(sent: list[RequestRecord]) -> None:
-    assert list(unpack_records(pack_records(sent))) == sent
+    found = list(unpack_records(pack_records(sent)))
+    assert found == sent
+    assert [(each.prompt_ids is None, each.output_ids is None) for each in found] == [
+        (each.prompt_ids is None, each.output_ids is None) for each in sent
+    ]
 
 
 @given(st.lists(progress, max_size=9))
@@ -80,14 +87,26 @@ def test_progress_comes_back(sent: list[RequestProgress]) -> None:
     assert list(unpack_progress(pack_progress(sent))) == sent
 
 
-@given(lengths, lengths, st.integers(0, 2**64 - 1))
-def test_shares_come_back(warm: list[int], timed: list[int], key: int) -> None:
+@given(lengths, lengths, st.integers(0, 2**64 - 1), st.frozensets(counts, max_size=4))
+def test_shares_come_back(warm: list[int], timed: list[int], key: int, kept: frozenset[int]) -> None:
     warmup, measured = (
         Schedule(array("d", map(float, tokens)), array("q", tokens), array("q", tokens), key)
         for tokens in (warm, timed)
     )
-    share = Share(1, 3, warmup, measured, 300.0, 2731)
+    share = Share(1, 3, warmup, measured, 300.0, 2731, kept)
     assert unpack_share(pack_share(share)) == share
+
+
+closed_plans = st.builds(
+    ClosedPlan, st.text(max_size=9), counts, counts, counts, counts, counts, st.integers(0, 2**64 - 1),
+    st.floats(0, 1e9), counts, st.frozensets(counts, max_size=4), st.booleans(),
+)  # fmt: skip
+
+
+@given(closed_plans, counts, counts)
+def test_shares_of_closed_loops_come_back(plan: ClosedPlan, worker: int, workers: int) -> None:
+    share = ClosedShare(worker, workers, plan)
+    assert unpack_closed_share(pack_closed_share(share)) == share
 
 
 def test_targets_come_back_whole() -> None:

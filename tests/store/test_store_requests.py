@@ -102,7 +102,7 @@ def test_a_two_minute_window_takes_about_three_bytes_a_token(tmp_path: Path) -> 
 def test_pickles_are_neither_written_nor_read(tmp_path: Path) -> None:
     path = tmp_path / "r.npz"
     np.savez(path, meta=np.array([{"schema": "tokenwatt-requests/1"}], dtype=object))
-    with pytest.raises(UsageError, match=r"no requests file of tokenwatt-requests/1: .*pickle"):
+    with pytest.raises(UsageError, match=r"damaged, or no file of tokenwatt-requests/1: .*pickle"):
         read_requests(path)
 
 
@@ -112,7 +112,33 @@ def test_other_files_are_one_line(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(UsageError) as caught:
         read_requests(path)
-    assert str(caught.value).startswith(f"{path}: no requests file of tokenwatt-requests/1: ")
+    assert str(caught.value).startswith(f"{path}: damaged, or no file of tokenwatt-requests/1: ")
+
+
+@pytest.mark.parametrize(
+    ("at", "bits", "text"),
+    [(8, 0x01, "password required"), (10, 0x40, "compression method"), (6, 0x7F, "zip file version")],
+)
+def test_a_file_whose_zip_asks_for_what_is_not_there_is_one_line(tmp_path: Path, at: int, bits: int, text: str) -> None:
+    path = tmp_path / "r.npz"
+    write_requests(path, [RequestRecord("measured", 0, START_S, 8, 8)], [], ANCHOR)
+    content = bytearray(path.read_bytes())
+    entry = content.index(b"PK\x01\x02")
+    while entry >= 0:  # the same field of every member
+        content[entry + at] |= bits
+        entry = content.find(b"PK\x01\x02", entry + 4)
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=text) as caught:
+        read_requests(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_token_ids_are_not_stored_here(tmp_path: Path) -> None:
+    ids = array("q", [3, 4])
+    kept = RequestRecord("tail", 0, START_S, 2, 2, prompt_ids=ids, output_ids=ids)
+    write_requests(tmp_path / "r.npz", [kept], [], ANCHOR)
+    (read,) = read_requests(tmp_path / "r.npz").requests
+    assert (read.phase, read.prompt_ids, read.output_ids) == ("tail", None, None)
 
 
 def test_an_absent_file_is_one_line(tmp_path: Path) -> None:
@@ -125,5 +151,5 @@ def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
     write_requests(path, [RequestRecord("measured", 0, START_S, 8, 8)], [], ANCHOR)
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(UsageError, match="no requests file"):
+    with pytest.raises(UsageError, match="damaged, or no file of"):
         read_requests(path)

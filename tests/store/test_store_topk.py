@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from array import array
 from dataclasses import replace
@@ -34,6 +35,19 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert as_bytes(found) == as_bytes(STORED)
     assert replace(found, tops=()) == replace(STORED, tops=())
     assert [each.name for each in tmp_path.iterdir()] == ["topk.npz"]
+
+
+def test_probes_are_kept_and_older_files_have_none(tmp_path: Path) -> None:
+    path = tmp_path / "topk.npz"
+    stored = replace(STORED, probes={"Wie viele?\n": (3, 1), "ü": ()})
+    write_topk(path, stored)
+    assert read_topk(path).probes == stored.probes
+    with np.load(path, allow_pickle=False) as columns:
+        content = dict(columns)
+    meta = json.loads(content["meta"].tobytes())
+    del meta["probes"]
+    np.savez(path, **{**content, "meta": np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8)})
+    assert read_topk(path).probes == {}
 
 
 def test_sequences_alone_and_nothing_at_all(tmp_path: Path) -> None:
