@@ -115,6 +115,11 @@ class ControlClient:
         """Ids of a text by ``/tokenize``; ``special``: with those that the server adds. Raises ``EngineError``."""
         return await self._on_our_loop(self._tokenize(text, special))
 
+    async def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The JSON that the server answers at ``path`` below its root; the model is added. Raises ``EngineError``."""
+        url = self.access.root + path
+        return await self._on_our_loop(self.http.ask(url, {"model": self.model, **body}, self._timeout_s))
+
     def close(self) -> None:
         """Close the connections and end the loop; safe to call twice."""
         try:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 _TAIL_BYTES = 256 * 1024
-_HEAD_BYTES = 1024 * 1024
+_HEAD_BYTES = 4 * 1024 * 1024
 _LINE_CHARACTERS = 300
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)")
 
@@ -34,29 +34,43 @@ class LogTail:
 
     def recent(self) -> list[str]:
         """The readable lines of the last 256 KiB, long ones cut."""
-        return [line[:_LINE_CHARACTERS] for line in self._readable(self._read(_TAIL_BYTES, from_end=True))]
+        return [line[:_LINE_CHARACTERS] for line in self._readable(self._read(self._end() - _TAIL_BYTES, _TAIL_BYTES))]
 
     def whole_lines(self) -> list[str]:
-        """The readable lines of the first MiB and of the last 256 KiB, uncut: where start-up arguments are told."""
-        return self._readable(self._read(_HEAD_BYTES, from_end=False)) + self._readable(
-            self._read(_TAIL_BYTES, from_end=True)
-        )
+        """The readable lines, uncut: where a start is told. Of a huge log, the first 4 MiB and the last 256 KiB."""
+        behind_head = self._offset + _HEAD_BYTES
+        tail_start = max(behind_head, self._end() - _TAIL_BYTES)
+        head, tail = self._read(self._offset, _HEAD_BYTES), self._read(tail_start, _TAIL_BYTES)
+        gap = b"\n" if tail_start > behind_head else b""
+        return self._readable(head + gap + tail)
 
     def _readable(self, raw: bytes) -> list[str]:
-        text = _ESCAPES.sub("", raw.decode("utf-8", errors="replace"))
+        text = without_escapes(raw.decode("utf-8", errors="replace"))
         cleaned = (_clean(line) for line in text.split("\n"))
         return [self._scrub(line) for line in cleaned if line]
 
-    def _read(self, most: int, *, from_end: bool) -> bytes:
+    def _end(self) -> int:
+        """Size of the file in bytes."""
+        try:
+            return self.path.stat().st_size if self.path else 0
+        except OSError:
+            return 0
+
+    def _read(self, start: int, most: int) -> bytes:
+        """Up to ``most`` bytes from ``start`` on, none of them from before the offset."""
         try:
             if self.path is None:
                 return b""
             with self.path.open("rb") as log:
-                size = log.seek(0, 2)
-                log.seek(max(self._offset, size - most) if from_end else self._offset)
+                log.seek(max(self._offset, start))
                 return log.read(most)
         except OSError:
             return b""
+
+
+def without_escapes(text: str) -> str:
+    """The text without a terminal's escape sequences, such as colours."""
+    return _ESCAPES.sub("", text)
 
 
 def _clean(line: str) -> str:

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_tokenwatt.engine.http import HttpError
-from pytest_tokenwatt.engine.probing import PROBE_TIMEOUT_S, PROMPT_IDS, ProbeFailure, Probing
+from pytest_tokenwatt.engine.probing import PROBE_TIMEOUT_S, PROMPT_IDS, TEXT, ProbeFailure, Probing
 from pytest_tokenwatt.engine.streaming import StreamSeen, watch_stream
 
 _OUTPUT_TOKENS = 24
+_FEW_TOKENS = 8
 _LONG_OUTPUT = 4096
 _CANCEL_WITHIN_S = 3.0
 _LOOK_EVERY_S = 0.1
@@ -37,16 +38,17 @@ async def model_served(probing: Probing) -> str:
 
 async def stream_usage(probing: Probing) -> str:
     """One stream in the load's own form comes to its end with tokens and a usage count."""
-    seen = await _load_stream(probing, _OUTPUT_TOKENS)
-    if seen.error or seen.malformed:
-        raise ProbeFailure("wrong", seen.error or f"an event that is not JSON: {seen.malformed}")
-    if not seen.token_chunks:
-        raise ProbeFailure("wrong", "the stream carried no token")
-    if not seen.ended:
-        raise ProbeFailure("wrong", "the stream broke off without [DONE]")
-    if seen.output_tokens is None:
-        raise ProbeFailure("wrong", "the stream carried no usage although it was asked for: tokens cannot be counted")
-    return f"{seen.output_tokens} tokens in {seen.token_chunks} chunks"
+    return _whole(await _load_stream(probing, _OUTPUT_TOKENS))
+
+
+async def completions_stream(probing: Probing) -> str:
+    """A completions stream without any of vLLM's own fields comes to its end with a usage count."""
+    return await _plain_stream(probing, "/completions", {"prompt": TEXT})
+
+
+async def chat_stream(probing: Probing) -> str:
+    """So does a chat stream; an engine without a chat template refuses it."""
+    return await _plain_stream(probing, "/chat/completions", {"messages": [{"role": "user", "content": TEXT}]})
 
 
 _REFUSALS = range(400, 429)
@@ -78,7 +80,7 @@ async def continuous_usage(probing: Probing) -> str:
 async def token_ids(probing: Probing) -> str:
     """The ids of prompt and output come back, and the prompt's are those that were sent."""
     prompt = probing.prompt()
-    reply = await probing.ask(**prompt, max_tokens=8, return_token_ids=True)
+    reply = await probing.ask(**prompt, max_tokens=_FEW_TOKENS, return_token_ids=True)
     if reply.token_ids is None:
         raise ProbeFailure("missing", "the reply carries no token ids")
     if len(reply.token_ids) != reply.output_tokens:
@@ -134,8 +136,10 @@ async def stop_string(probing: Probing) -> str:
     if stop is None:
         raise ProbeFailure("missing", "not tried: the model wrote nothing to stop at")
     held = await probing.ask(**prompt, max_tokens=_OUTPUT_TOKENS, ignore_eos=True, stop=[stop])
-    if stop in held.text or (held.output_tokens or 0) >= _OUTPUT_TOKENS:
+    if stop in held.text:
         raise ProbeFailure("wrong", f"the output ran past the stop string {stop!r}")
+    if (held.output_tokens or 0) >= _OUTPUT_TOKENS:
+        raise ProbeFailure("missing", f"not tried: asked again, the model wrote no {stop!r} to stop at")
     return f"stopped at {stop!r}"
 
 
@@ -144,8 +148,7 @@ async def cancellation(probing: Probing) -> str:
     before = (await probing.metrics()).value(_RUNNING)
     if before is None:
         raise ProbeFailure("missing", f"cannot be seen without the metric {_RUNNING}")
-    room = (probing.identity.max_model_len or _LONG_OUTPUT) - 2 * PROMPT_IDS
-    await _load_stream(probing, max(1, min(_LONG_OUTPUT, room)), stop_after=1)
+    await _load_stream(probing, probing.at_most(_LONG_OUTPUT), stop_after=1)
     dropped = time.monotonic()
     while time.monotonic() - dropped < _CANCEL_WITHIN_S:
         running = (await probing.metrics()).value(_RUNNING)
@@ -153,6 +156,20 @@ async def cancellation(probing: Probing) -> str:
             return f"within {time.monotonic() - dropped:.1f} s"
         await asyncio.sleep(_LOOK_EVERY_S)
     raise ProbeFailure("wrong", f"a dropped request still ran after {_CANCEL_WITHIN_S:g} s")
+
+
+async def _plain_stream(probing: Probing, path: str, prompt: Mapping[str, Any]) -> str:
+    fields = {"max_tokens": _FEW_TOKENS, "temperature": 0, "stream_options": {"include_usage": True}}
+    body = {"model": probing.client.model, **prompt, **fields}
+    return _whole(await watch_stream(probing.client, path, body, PROBE_TIMEOUT_S))
+
+
+def _whole(seen: StreamSeen) -> str:
+    if seen.flaw:
+        raise ProbeFailure("wrong", seen.flaw)
+    if seen.output_tokens is None:
+        raise ProbeFailure("wrong", "the stream carried no usage although it was asked for: tokens cannot be counted")
+    return f"{seen.output_tokens} tokens in {seen.token_chunks} chunks"
 
 
 async def _load_stream(probing: Probing, max_tokens: int, stop_after: int | None = None) -> StreamSeen:

@@ -15,7 +15,7 @@ from pytest_tokenwatt.spec.model import Engine
 
 PROBE_TIMEOUT_S = 60.0
 PROMPT_IDS = 24
-_TEXT = "Count upwards: one, two, three, four, five, six, seven,"
+TEXT = "Count upwards: one, two, three, four, five, six, seven,"
 _SAFE_IDS = range(32, 200)
 
 
@@ -57,8 +57,13 @@ class Probing:
     def prompt(self) -> dict[str, Any]:
         """The prompt fields, in the form that the load will use."""
         if self.chat:
-            return {"messages": [{"role": "user", "content": _TEXT}]}
-        return {"prompt": self.ids() if self.engine.prompt == "ids" else _TEXT}
+            return {"messages": [{"role": "user", "content": TEXT}]}
+        return {"prompt": self.ids() if self.engine.prompt == "ids" else TEXT}
+
+    def at_most(self, tokens: int) -> int:
+        """So many output tokens, or as many as the context length leaves."""
+        room = (self.identity.max_model_len or tokens + 2 * PROMPT_IDS) - 2 * PROMPT_IDS
+        return max(1, min(tokens, room))
 
     def load_body(self, max_tokens: int) -> dict[str, Any]:
         """The body that the load sends, ``extra_body`` merged last and its nulls removing fields."""

@@ -19,9 +19,11 @@ from pytest_tokenwatt.engine.identity import fingerprint
 from pytest_tokenwatt.engine.metrics import ServerMetrics
 from pytest_tokenwatt.engine.probing import Probing
 from pytest_tokenwatt.engine.scraping import read_all
+from pytest_tokenwatt.engine.startup_log import Ranks, parse_startup
 from pytest_tokenwatt.engine.vocabulary import Vocabulary
 from pytest_tokenwatt.errors import EngineError
 from pytest_tokenwatt.records import Client, Contract, ServedIdentity, Target
+from pytest_tokenwatt.records.profiles import Startup
 from pytest_tokenwatt.spec.model import Configuration, Workload
 
 T = TypeVar("T")
@@ -91,6 +93,13 @@ class RunningEngine:
         return self._parts.health.log.path
 
     @property
+    def startup(self) -> Startup:
+        """What its log tells of memory and start, read now; without a log, what its metrics tell of the KV cache."""
+        model = self._parts.configuration.model
+        ranks = Ranks(model.tensor_parallel, model.pipeline_parallel, model.data_parallel)
+        return parse_startup(self._parts.health.log.whole_lines(), self.identity.cache_config, ranks=ranks)
+
+    @property
     def ready_s(self) -> float:
         """Seconds from the start command to the first good answer."""
         return self._parts.ready_s
@@ -112,6 +121,10 @@ class RunningEngine:
     async def tokenize(self, text: str) -> tuple[int, ...]:
         """Ids of a text, without special ones. Raises ``EngineError`` when the server has no ``/tokenize``."""
         return await self._parts.client.tokenize(text)
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The JSON that the server answers at ``path`` below its root. Raises ``EngineError`` with ``status``."""
+        return await self._parts.client.post(path, body)
 
     async def bos_id(self) -> int | None:
         """The id that the server puts before a text by itself; ``None`` when it puts none. Raises ``EngineError``."""

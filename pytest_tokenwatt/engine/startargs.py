@@ -58,7 +58,7 @@ def _shown(value: Any) -> str:
 
 
 def _items(text: str) -> Iterator[tuple[str, Any]]:
-    for item in _split(text[1:-1]):
+    for item in top_level_parts(text[1:-1]):
         match = _KEY.match(item)
         if match:
             yield match.group(1), _value(item[match.end() :].strip())
@@ -71,8 +71,8 @@ def _value(text: str) -> Any:
         return text
 
 
-def _split(text: str) -> Iterator[str]:
-    """The parts of a written dict between its top-level commas; objects without a literal form do no harm."""
+def top_level_parts(text: str) -> Iterator[str]:
+    """The parts of a written dict or call between its top-level commas; objects without a literal form do no harm."""
     depth, quote, start, place = 0, "", 0, 0
     while place < len(text):
         character = text[place]

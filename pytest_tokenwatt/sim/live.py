@@ -10,6 +10,7 @@ import numpy as np
 
 from pytest_tokenwatt.sim.api import GenerationRequest
 from pytest_tokenwatt.sim.board import LiveBoard
+from pytest_tokenwatt.sim.fixed_ids import Rows, Scores, score_ids
 from pytest_tokenwatt.sim.lm import ORDER, LanguageModel, Logits, sample
 from pytest_tokenwatt.sim.output import Delta, Output, TokenLogprob
 from pytest_tokenwatt.sim.scheduler import Outcome, Scheduler, Sequence
@@ -133,6 +134,10 @@ class LiveEngine:
     def score(self, prompt: Listed[int], top: int) -> list[TokenLogprob]:
         """Log-probabilities of the prompt's ids from the second on. Touches no state: any thread may call it."""
         return score_prompt(self._model, self._skill, prompt, top)
+
+    def score_ids(self, prompt: Listed[int], rows: Rows, start: int) -> Scores:
+        """Log-probabilities of given ids. Touches no state: any thread may call it."""
+        return score_ids(self._model, self._skill, prompt, rows, start)
 
     def _drop_gone(self) -> None:
         for generation in self._gone:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+
+_GIB = 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,29 @@ class Board:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineStart:
+    """What the engine says of its start beside weights and KV cache: made up, like the machine.
+
+    Memory (2**30 bytes) of the activations' peak, outside torch (the driver's context, communication) and of CUDA
+    graphs; seconds of loading and of initialisation; ``quantization`` as vLLM names the weights' format. The KV cache
+    gets ``gpu_memory_utilization`` of the board less all this.
+    """
+
+    gpu_memory_utilization: float
+    activation_gib: float
+    non_torch_gib: float
+    cuda_graph_gib: float
+    load_s: float
+    init_s: float
+    quantization: str | None = None
+
+    @property
+    def other_gib(self) -> float:
+        """What is neither weights nor KV cache."""
+        return self.activation_gib + self.non_torch_gib + self.cuda_graph_gib
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """A model served on a machine with the limits that its engine was started with.
 
@@ -111,6 +137,7 @@ class Profile:
     kv_formats: Mapping[str, KvFormat]
     machine: Machine
     board: Board
+    startup: EngineStart
     token_flops: float
     pair_flops: float
     kv_pool_bytes: int
@@ -124,16 +151,27 @@ class Profile:
         blocks = self.kv_pool_bytes // (self.kv_formats[kv_dtype].bytes_per_token * self.block_size)
         return Limits(self.max_num_seqs, self.max_num_batched_tokens, blocks, self.block_size)
 
-    def limited(self, *, max_model_len: int | None = None, max_num_seqs: int | None = None) -> Profile:
+    def pool_at(self, gpu_memory_utilization: float) -> int:
+        """Bytes that this share of the board's memory leaves for the KV cache; not above 0 when it leaves none."""
+        share_gib = gpu_memory_utilization * self.board.memory_gib - self.startup.other_gib
+        return math.floor(share_gib * _GIB - self.weights.stored_bytes)
+
+    def limited(
+        self,
+        *,
+        max_model_len: int | None = None,
+        max_num_seqs: int | None = None,
+        kv_pool_bytes: int | None = None,
+    ) -> Profile:
         """The same profile with other engine limits (``None`` keeps one)."""
         return replace(
             self,
             max_model_len=self.max_model_len if max_model_len is None else max_model_len,
             max_num_seqs=self.max_num_seqs if max_num_seqs is None else max_num_seqs,
+            kv_pool_bytes=self.kv_pool_bytes if kv_pool_bytes is None else kv_pool_bytes,
         )
 
 
-_GIB = 2**30
 _QWEN3_30B_A3B_FP8 = Profile(
     name="h100-qwen3-30b-a3b-fp8",
     model="Qwen/Qwen3-30B-A3B-FP8",
@@ -181,9 +219,19 @@ _QWEN3_30B_A3B_FP8 = Profile(
             sensor_average_s=1.0,
         ),
     ),
+    startup=EngineStart(
+        gpu_memory_utilization=0.92,
+        activation_gib=1.2,
+        non_torch_gib=0.3,
+        cuda_graph_gib=0.7,
+        load_s=14.0,
+        init_s=31.0,
+        quantization="fp8",
+    ),
     token_flops=2 * 3.35e9,  # 3.35 G parameters are active for a token
     pair_flops=48 * 4 * 4096,  # QK and PV: 2 x 2 FLOP for each of 32 x 128 query channels and layer
-    # vLLM takes 0.92 of 79.2 GiB; 29.0 GiB hold the weights, 1.9 GiB activations of 8,192 tokens and CUDA graphs.
+    # vLLM takes 0.92 of 79.6 GiB; 29.0 GiB hold the weights, 2.2 GiB activations of 8,192 tokens, CUDA graphs and the
+    # driver's context.
     kv_pool_bytes=42 * _GIB,
     # With the model's own 40,960 the long tail of chat-mix-v1 fills the pool at 9 req/s in BF16, and p99 prompts alone
     # take longer than the reference's TTFT p99 of 340 ms; started with 8,192, both come out right.
@@ -226,6 +274,14 @@ _QUICKSTART = Profile(
             limit_w=75.0,
             sensor_average_s=0.1,
         ),
+    ),
+    startup=EngineStart(
+        gpu_memory_utilization=0.55,
+        activation_gib=0.05,
+        non_torch_gib=0.03,
+        cuda_graph_gib=0.02,
+        load_s=0.4,
+        init_s=0.8,
     ),
     token_flops=1e8,
     pair_flops=4e4,

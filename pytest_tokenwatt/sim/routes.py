@@ -13,6 +13,7 @@ from aiohttp import web
 
 from pytest_tokenwatt.sim.api import ApiError, GenerationRequest, Served, check_model, parse_generation, prompt_ids
 from pytest_tokenwatt.sim.faults import Faults
+from pytest_tokenwatt.sim.fixed_ids import ScaleOut
 from pytest_tokenwatt.sim.live import Generation, LiveEngine
 from pytest_tokenwatt.sim.replies import DONE, Flaws, Reply, event
 from pytest_tokenwatt.sim.stats import Gauges, exposition
@@ -36,6 +37,7 @@ class Handlers:
     root: str
     fingerprint: str
     cache_config: Mapping[str, str]
+    scale_out: ScaleOut
     _requests: int = 0
     _dice: random.Random = field(default_factory=random.Random)
 
@@ -97,6 +99,10 @@ class Handlers:
         check_model(body, self.served)
         ids = prompt_ids({"prompt": body.get("tokens")}, self.served, chat=False)
         return _json({"prompt": self.served.tokenizer.decode(ids)})
+
+    async def generate(self, http: web.Request) -> web.Response:
+        """``/inference/v1/generate``, for scores only."""
+        return _json(await asyncio.to_thread(self.scale_out.answer, await _body(http)))
 
     async def completions(self, http: web.Request) -> web.StreamResponse:
         """``/v1/completions``."""
@@ -204,6 +210,7 @@ def build_app(handlers: Handlers) -> web.Application:
             web.get("/tokenwatt/power", handlers.power),
             web.post("/v1/completions", handlers.completions),
             web.post("/v1/chat/completions", handlers.chat),
+            web.post("/inference/v1/generate", handlers.generate),
             web.post("/tokenize", handlers.tokenize),
             web.post("/detokenize", handlers.detokenize),
         ]

@@ -15,6 +15,7 @@ from pytest_tokenwatt import __version__
 from pytest_tokenwatt.errors import UsageError
 from pytest_tokenwatt.sim.api import Served
 from pytest_tokenwatt.sim.board import LiveBoard
+from pytest_tokenwatt.sim.fixed_ids import ScaleOut
 from pytest_tokenwatt.sim.live import LiveEngine
 from pytest_tokenwatt.sim.lm import LanguageModel
 from pytest_tokenwatt.sim.options import Options, parse_options
@@ -115,8 +116,9 @@ def _engine(options: Options, tokenizer: Tokenizer) -> LiveEngine:
 
 def _app(options: Options, engine: LiveEngine, tokenizer: Tokenizer) -> web.Application:
     model = "tokenwatt/some-other-model" if options.faults.wrong_model else options.model
+    served = Served(model, options.profile.max_model_len, tokenizer)
     handlers = Handlers(
-        served=Served(model, options.profile.max_model_len, tokenizer),
+        served=served,
         engine=engine,
         faults=options.faults,
         seed=options.seed,
@@ -124,6 +126,7 @@ def _app(options: Options, engine: LiveEngine, tokenizer: Tokenizer) -> web.Appl
         root=options.profile.model,
         fingerprint=_fingerprint(options),
         cache_config=cache_config(options),
+        scale_out=ScaleOut(served, options.scale_out, options.trace_replay, engine.score_ids, engine.score),
     )
     return build_app(handlers)
 

@@ -44,6 +44,7 @@ MANNERS = set(OPTIONS.manners.split(",")) - {""}
 BUSY = [OPTIONS.busy]
 RUNNING = [0]
 LOCK = threading.Lock()
+SLOT = threading.Lock()
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -86,6 +87,10 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(500, {"error": {"message": "the engine has a bad day"}})
         elif "strict" in MANNERS and not set(body) <= KNOWN_FIELDS:
             self.reply(400, {"error": {"message": f"unknown fields {sorted(set(body) - KNOWN_FIELDS)}"}})
+        elif self.path == "/tokenize" and "no-tokens" in MANNERS:
+            self.reply(200, {"tokens": []})
+        elif self.path.endswith("chat/completions") and "no-template" in MANNERS:
+            self.reply(400, {"error": {"message": "there is no chat template"}})
         elif self.path == "/tokenize" and "metrics" in MANNERS:
             self.reply(200, {"tokens": [1, 2], "count": 2})
         elif self.path not in ("/v1/completions", "/v1/chat/completions"):
@@ -102,19 +107,37 @@ class Handler(BaseHTTPRequestHandler):
     def generate(self, body: dict[str, Any], *, chat: bool) -> None:
         prompt = body.get("prompt")
         count = len(prompt) + ("bos" in MANNERS) if isinstance(prompt, list) else 9
-        wanted = body.get("max_tokens", 16) if body.get("ignore_eos") else min(body.get("max_tokens", 16), 12)
+        ignores = body.get("ignore_eos") and "eos" not in MANNERS
+        wanted = body.get("max_tokens", 16) if ignores else min(body.get("max_tokens", 16), 12)
         words = [f" {WORDS[place % len(WORDS)]}" for place in range(wanted)]
         finish = "length"
         for stop in body.get("stop") or ():
             if "deaf" not in MANNERS and stop in "".join(words):
                 words, finish = ["".join(words).partition(stop)[0]], "stop"
         ids = list(range(len(words))) if body.get("return_token_ids") and "plain" not in MANNERS else None
-        if body.get("stream"):
+        if body.get("stream") and "one-slot" in MANNERS:
+            with SLOT:
+                self.stream(body, words, ids, count, chat=chat)
+        elif body.get("stream") and "one-stream" in MANNERS and RUNNING[0]:
+            self.reply(503, {"error": {"message": "busy with another stream"}})
+        elif body.get("stream"):
             self.stream(body, words, ids, count, chat=chat)
-            return
+        else:
+            self.whole(body, words, ids, count, finish, chat=chat)
+
+    def whole(
+        self, body: dict[str, Any], words: list[str], ids: list[int] | None, count: int, finish: str, *, chat: bool
+    ) -> None:
+        prompt = body.get("prompt")
         content = {"message": {"content": "".join(words)}} if chat else {"text": "".join(words)}
         echo = prompt if ids is not None and isinstance(prompt, list) else None
+        if ids is not None and "more-ids" in MANNERS:
+            ids = [*ids, 1]
+        if echo and "other-echo" in MANNERS:
+            echo = [7, *echo]
         choice = {**content, "finish_reason": finish, "token_ids": ids, "prompt_token_ids": echo}
+        if "plain" not in MANNERS:
+            choice |= scores(body, len(words))
         self.reply(200, {"choices": [choice], "usage": usage(count, len(words))})
 
     def stream(self, body: dict[str, Any], words: list[str], ids: list[int] | None, count: int, *, chat: bool) -> None:
@@ -137,10 +160,10 @@ class Handler(BaseHTTPRequestHandler):
                 choice: dict[str, Any] = {"index": 0, **({"delta": {"content": word}} if chat else {"text": word})}
                 if ids is not None:
                     choice["token_ids"] = [ids[place]]
-                running = wants.get("continuous_usage_stats") and "plain" not in MANNERS
+                running = wants.get("continuous_usage_stats") and not MANNERS & {"plain", "usage-at-end"}
                 self.event({"choices": [choice], **({"usage": usage(count, place + 1)} if running else {})})
-                time.sleep(0.01 if len(words) > 100 else 0)
-            if wants.get("include_usage") and "no-usage" not in MANNERS:
+                time.sleep(0.01 if len(words) > 100 or "eos" in MANNERS else 0.002)
+            if wants.get("include_usage") and "no-usage" not in MANNERS and not (chat and "no-chat-usage" in MANNERS):
                 self.event({"choices": [], "usage": usage(count, len(words))})
             self.wfile.write(b"data: [DONE]\n\n")
         except OSError:
@@ -174,6 +197,20 @@ class Server(ThreadingHTTPServer):
 
 def usage(prompt: int, output: int) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output}
+
+
+def scores(body: dict[str, Any], words: int) -> dict[str, Any]:
+    """Log-probabilities of the output and of the prompt, as far as they are asked for."""
+    told: dict[str, Any] = {}
+    if body.get("logprobs") and "no-logprobs" not in MANNERS:
+        value = 7.5 if "raw-scores" in MANNERS else -0.5
+        told["logprobs"] = {"token_logprobs": [value] * (words - ("few-logprobs" in MANNERS))}
+    if body.get("prompt_logprobs") and "no-logprobs" not in MANNERS:
+        ids = body["prompt"][: 5 if "few-logprobs" in MANNERS else None]
+        shift = 1 if "other-ids" in MANNERS else 0
+        scored = {"logprob": None if "raw-scores" in MANNERS else -2.5}
+        told["prompt_logprobs"] = [None, *({str(token + shift): scored} for token in ids[1:])]
+    return told
 
 
 def say(text: str) -> None:

@@ -43,9 +43,11 @@ def test_a_plain_server_passes_with_what_it_costs(workshop: Workshop) -> None:
     assert lacking == {
         "continuous_usage": "missing",
         "token_ids": "missing",
-        "server_metrics": "missing",
-        "tokenize": "missing",
         "stop_string": "wrong",
+        "logprobs": "missing",
+        "prompt_logprobs": "missing",
+        "tokenize": "missing",
+        "server_metrics": "missing",
         "cancellation": "missing",
     }
     assert all(outcome.cost for outcome in told.probes if outcome.state != "pass")
@@ -99,6 +101,63 @@ def test_a_server_that_adds_a_token_to_the_prompt(workshop: Workshop) -> None:
     told = contract(workshop, "bos")
     assert not told.passed
     assert probe(told, "prompt_ids").detail == "24 ids were sent and the server counted 25; set engine.prompt: text"
+
+
+WRONGS = {
+    "usage-at-end,no-template,more-ids,no-tokens,no-logprobs": {
+        "continuous_usage": ("missing", "0 of 24 chunks carried a count"),
+        "chat_stream": ("missing", "there is no chat template"),
+        "token_ids": ("wrong", "9 ids for 8 output tokens"),
+        "tokenize": ("wrong", "answers without tokens"),
+        "logprobs": ("missing", "the reply carries no log-probabilities"),
+        "prompt_logprobs": ("missing", "no log-probabilities of the prompt"),
+    },
+    "no-chat-usage,other-echo,deaf,few-logprobs": {
+        "chat_stream": ("wrong", "carried no usage although it was asked for"),
+        "token_ids": ("wrong", "24 prompt ids were sent, other ones (25) came back"),
+        "stop_string": ("wrong", "ran past the stop string"),
+        "logprobs": ("wrong", "3 log-probabilities for 4 output tokens"),
+        "prompt_logprobs": ("wrong", "5 positions for a prompt of 24 ids"),
+    },
+    "one-stream,raw-scores": {
+        "concurrency": ("wrong", "of two streams at once one failed: POST"),
+        "logprobs": ("wrong", "7.5 is no log-probability"),
+        "prompt_logprobs": ("wrong", "None is no log-probability"),
+    },
+    "eos,other-ids": {
+        "ignore_eos": ("wrong", "24 tokens were asked for, 12 came"),
+        "prompt_logprobs": ("wrong", "has no entry for its own id"),
+    },
+}
+
+
+@pytest.mark.parametrize("manners", WRONGS)
+def test_optional_probes_that_fail_say_what_it_costs(workshop: Workshop, manners: str) -> None:
+    told = contract(workshop, f"metrics,{manners}")
+    assert told.passed
+    lacking = {outcome.name: outcome for outcome in told.probes if outcome.state != "pass"}
+    assert lacking.keys() == WRONGS[manners].keys()
+    for name, (state, detail) in WRONGS[manners].items():
+        assert lacking[name].state == state
+        assert detail in lacking[name].detail
+        assert lacking[name].cost
+
+
+def test_a_server_that_serves_one_request_after_the_other(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_tokenwatt.engine.paired_streams._LONG", (32,))
+    told = contract(workshop, "metrics,one-slot")
+    assert {outcome.name for outcome in told.probes if outcome.state != "pass"} == {"concurrency"}
+    found = probe(told, "concurrency")
+    assert (found.state, found.required) == ("wrong", False)
+    assert "requests are served in turn" in found.detail
+    assert "batching" in found.cost
+
+
+def test_what_an_engine_does_not_offer_is_missing(workshop: Workshop) -> None:
+    told = workshop.start({"vocab_size": 256}, command=fake()).check_contract()
+    assert told.passed
+    lacking = {outcome.name: outcome.state for outcome in told.probes if outcome.state != "pass"}
+    assert lacking == dict.fromkeys(("tokenize", "server_metrics", "version", "cancellation"), "missing")
 
 
 def test_dropped_requests_that_go_on_running(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
