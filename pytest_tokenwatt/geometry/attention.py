@@ -11,6 +11,7 @@ from pytest_tokenwatt.geometry.dtypes import KV_BITS
 from pytest_tokenwatt.geometry.keys import GeometryUnknown, Keys
 from pytest_tokenwatt.geometry.matrix import Matrix
 from pytest_tokenwatt.geometry.model import KvLayers
+from pytest_tokenwatt.geometry.quantisation import quantisation_of
 from pytest_tokenwatt.geometry.windows import Window, layer_windows
 
 
@@ -108,20 +109,20 @@ def _stated_copies(keys: Keys, tensor_parallel: int) -> float:
 
 def kv_bits(keys: Keys, kv_dtype: str | None) -> float:
     """Bits of a cached value; ``None`` and ``auto``: as the checkpoint asks for, else 16."""
-    name = _checkpoint_kv(keys) if kv_dtype in (None, "auto") else str(kv_dtype)
+    name = checkpoint_kv(keys) or "bf16" if kv_dtype in (None, "auto") else str(kv_dtype)
     found = KV_BITS.get(name.removeprefix("torch.").lower())
     if found is None:
         raise GeometryUnknown(f"kv_dtype {name!r} is not known; geometry.kv_bytes_per_token can say its bytes")
     return found
 
 
-def _checkpoint_kv(keys: Keys) -> str:
-    quantisation = keys.nested("quantization_config", "compression_config")
+def checkpoint_kv(keys: Keys) -> str | None:
+    """The type of the KV cache that a quantised checkpoint asks for; ``None`` when it asks for none."""
+    quantisation = quantisation_of(keys)
     if quantisation is None:
-        return "bf16"
-    quantisation = quantisation.nested("quantization") or quantisation
+        return None
     scheme = quantisation.get("kv_cache_scheme", "kv_cache_quant_algo")
     if isinstance(scheme, dict):
         kind = "fp" if scheme.get("type") == "float" else "int"
         return {"fp8": "fp8", "fp4": "nvfp4"}.get(f"{kind}{scheme.get('num_bits')}", f"{kind}{scheme.get('num_bits')}")
-    return scheme if isinstance(scheme, str) else "bf16"
+    return scheme if isinstance(scheme, str) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from pytest_tokenwatt.geometry.attention import attention, kv_layers
+from pytest_tokenwatt.geometry.config_file import find_config, flattened, read_config
 from pytest_tokenwatt.geometry.feedforward import expert_count, feed_forward, picked_experts
 from pytest_tokenwatt.geometry.keys import GeometryUnknown, Keys
 from pytest_tokenwatt.geometry.matrix import Layer
@@ -20,7 +20,6 @@ from pytest_tokenwatt.records import Reason
 from pytest_tokenwatt.spec.serving import Model
 
 UNKNOWN = "geometry_unknown"
-_TEXT_MODELS = ("thinker_config", "text_config", "llm_config", "language_config")
 # Settings that published files leave out because they are the family's defaults.
 _FAMILIES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -77,49 +76,12 @@ def model_shape(model: Model, places: Sequence[Path] = ()) -> Literal["dense", "
 
 
 def _settings(model: Model, places: Sequence[Path]) -> Keys:
-    file = next((file for file in map(_config_file, places) if file is not None), None)
+    file = find_config(places)
     if file is None and not model.geometry:
         looked = ", ".join(str(place) for place in places) or "no place to look"
         raise GeometryUnknown(f"there is no config.json ({looked}); name it in model.config or fill in model.geometry")
-    merged = _flat({} if file is None else _read(file)) | _flat(model.geometry)
+    merged = flattened({} if file is None else read_config(file)) | flattened(model.geometry)
     return Keys({**_FAMILIES.get(str(merged.get("model_type")), {}), **merged})
-
-
-def _config_file(place: Path) -> Path | None:
-    try:
-        file = place / "config.json" if place.is_dir() else place
-        return file if file.is_file() else None
-    except (OSError, ValueError):
-        return None
-
-
-def _read(file: Path) -> dict[str, Any]:
-    """A ``config.json``, with ModelOpt's separate file of its quantisation beside it."""
-    config = _load(file)
-    beside = file.with_name("hf_quant_config.json")
-    if "quantization_config" not in config and beside.is_file():
-        config["quantization_config"] = {"quant_method": "modelopt", **_load(beside)}
-    return config
-
-
-def _load(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise GeometryUnknown(f"{file} cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise GeometryUnknown(f"{file} holds no mapping")
-    return content
-
-
-def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Without nulls, and with the settings of a nested language model over those around it."""
-    flat = {name: value for name, value in config.items() if value is not None}
-    for name in _TEXT_MODELS:
-        inner = flat.pop(name, None)
-        if isinstance(inner, Mapping):
-            flat |= _flat(inner)
-    return flat
 
 
 def _geometry(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pytest_tokenwatt.geometry.dtypes import plain_bits, weight_bits
 from pytest_tokenwatt.geometry.exclusions import Exclusions
+from pytest_tokenwatt.geometry.feedforward import expert_count
 from pytest_tokenwatt.geometry.grouped import config_groups
 from pytest_tokenwatt.geometry.keys import GeometryUnknown, Keys
 from pytest_tokenwatt.geometry.matrix import Matrix
@@ -43,13 +44,27 @@ def read_storage(config: Keys, weight_dtype: str | None) -> Storage:
     """
     plain = _own_format(config)
     stated = None if weight_dtype in (None, "auto") else weight_dtype
-    quantisation = config.nested("quantization_config", "compression_config")
+    quantisation = quantisation_of(config)
     if quantisation is None:
         return _stated(plain, stated)
-    quantisation = quantisation.nested("quantization") or quantisation
     storage = _read(quantisation, plain)
     _check(storage, quantisation, stated)
     return storage
+
+
+def quantisation_of(config: Keys) -> Keys | None:
+    """The quantization_config of a model; ``None`` when it is not quantised."""
+    quantisation = config.nested("quantization_config", "compression_config")
+    return None if quantisation is None else quantisation.nested("quantization") or quantisation
+
+
+def layer_bits(config: Keys) -> float:
+    """Bits of the weights of a middle layer's feed-forward part, which is the largest. Raises ``GeometryUnknown``."""
+    storage = read_storage(config, None)
+    part = "mlp.experts.0" if expert_count(config) else "mlp"
+    name = f"layers.{(config.whole('num_hidden_layers') or 0) // 2}.{part}.up_proj"
+    kept = storage.excluded.holds(name)
+    return (storage.plain if kept else storage.linear(Matrix(name, 1, 1, routed="experts" in part))).bits
 
 
 def _own_format(config: Keys) -> Format:
@@ -82,14 +97,13 @@ def _check(storage: Storage, quantisation: Keys, stated: str | None) -> None:
     found = {storage.linear(probe).bits for probe in _PROBES}
     if bits is not None and bits not in found:
         said = " and ".join(f"{width:g}" for width in sorted(found))
-        raise GeometryUnknown(
-            f"quantization_config ({_method(quantisation)}) says {said}-bit weights, but weight_dtype is {stated!r}"
-        )
+        method = quantisation_method(quantisation)
+        raise GeometryUnknown(f"quantization_config ({method}) says {said}-bit weights, but weight_dtype is {stated!r}")
 
 
 def _read(config: Keys, plain: Format) -> Storage:
     excluded = Exclusions.of(config)
-    method = _method(config)
+    method = quantisation_method(config)
     if method == "compressed-tensors":
         return Storage(plain, config_groups(config, plain), plain, excluded)
     if method == "mxfp4":
@@ -101,7 +115,8 @@ def _read(config: Keys, plain: Format) -> Storage:
     return Storage(plain, lambda _matrix: linear, head, excluded)
 
 
-def _method(config: Keys) -> str:
+def quantisation_method(config: Keys) -> str:
+    """The method of a quantization_config, dashes for underscores; empty when it names none."""
     method = config.text("quant_method").replace("_", "-")
     if config.get("quant_algo") is not None:
         return "modelopt"
