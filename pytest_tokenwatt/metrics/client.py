@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import chdtri
@@ -94,24 +94,43 @@ def client_health(
     """The client's figures of a window whose requests are ``records``, out of ``offered`` that were due in it."""
     # A refused connection was tried in time: that is the server's failure, not the client's.
     sent = [record for record in records if record.sent_s is not None or record.error is ErrorClass.CONNECT]
-    finished = [record for record in records if record.ok]
-    counted = [record for record in finished if record.output_tokens is not None]
     lag_s = Sample.of([_lag_s(record) for record in sent]).percentile(99)
-    shares = [share for trace in run.workers if (share := cpu_share(trace, span)) is not None]
-    prompt_tokens, cached_tokens = _cached(finished, prefix)
-    return ClientHealth(
+    return replace(
+        closed_health(run.workers, span, records, rules, prefix),
         lag_p99_ms=None if lag_s is None else lag_s * 1e3,
         lag_limit_ms=lag_limit_s(rules.bounds) * 1e3,
-        cpu_share_max=max(shares, default=None),
         sent=len(sent),
         offered=offered,
+        dispersion=dispersion(np.array([record.scheduled_s + _lag_s(record) for record in sent]), span),
+        capped=run.capped,
+    )
+
+
+def closed_health(
+    workers: Sequence[WorkerTrace],
+    span: WindowSpan,
+    records: Sequence[RequestRecord],
+    rules: WindowRules,
+    prefix: PrefixTokens | None,
+) -> ClientHealth:
+    """The client's figures of a closed loop: no request is due at an instant, so that none is late or missing."""
+    finished = [record for record in records if record.ok]
+    counted = [record for record in finished if record.output_tokens is not None]
+    shares = [share for trace in workers if (share := cpu_share(trace, span)) is not None]
+    prompt_tokens, cached_tokens = _cached(finished, prefix)
+    return ClientHealth(
+        lag_p99_ms=None,
+        lag_limit_ms=lag_limit_s(rules.bounds) * 1e3,
+        cpu_share_max=max(shares, default=None),
+        sent=len(records),
+        offered=len(records),
         length_off=sum(_length_off(record, rules.ignore_eos) for record in counted),
         finished=len(finished),
         usage_missing=len(finished) - len(counted),
         prompt_tokens=prompt_tokens,
         cached_tokens=cached_tokens,
-        dispersion=dispersion(np.array([record.scheduled_s + _lag_s(record) for record in sent]), span),
-        capped=run.capped,
+        dispersion=None,
+        capped=0,
     )
 
 
@@ -133,6 +152,12 @@ def _cached(finished: Sequence[RequestRecord], prefix: PrefixTokens | None) -> t
     if prefix is not None:
         return round(prefix.queries), round(prefix.hits)
     return sum(record.prompt_tokens or 0 for record in finished), None
+
+
+def broken_workers(workers: Sequence[WorkerTrace]) -> tuple[Reason, ...]:
+    """A reason for each load worker that failed."""
+    broken = [trace for trace in workers if trace.error is not None]
+    return tuple(Reason("load_worker_failed", f"load worker {trace.worker}: {trace.error}") for trace in broken)
 
 
 def client_reasons(health: ClientHealth, rules: WindowRules) -> tuple[Reason, ...]:

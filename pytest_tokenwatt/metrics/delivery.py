@@ -28,6 +28,16 @@ class Delivery:
         return int(self._tokens[inside].sum()), int(self._tokens[inside & self._good].sum())
 
 
+def delivered_tokens(requests: Sequence[RequestRecord], span: WindowSpan) -> int:
+    """Tokens of all requests delivered in (start, end] of a span: from a request's sending to another one's end."""
+    return sum(
+        tokens
+        for record in requests
+        for at_s, tokens in zip(record.chunk_s, record.chunk_tokens, strict=True)
+        if span.start_s < at_s <= span.end_s
+    )
+
+
 def meets_slo(record: RequestRecord, bounds: Sequence[SloBound]) -> bool:
     """Whether a request is known to meet each metric's bound; with several percentiles, that of the highest one.
 

@@ -29,12 +29,15 @@ MAX_DISAGREEMENT_SE = 3.0
 Floats = npt.NDArray[np.float64]
 
 
-def divergence(baseline: Sequence[TopK], other: Sequence[TopK], *, drawn: Sequence[Scored] | None) -> Divergence:
+def divergence(
+    baseline: Sequence[TopK], other: Sequence[TopK], *, drawn: Sequence[Scored] | None, fixed_ids: bool = False
+) -> Divergence:
     """KL(baseline ‖ other) in nats per token, of equal sequences in equal order.
 
     ``drawn`` are the sequences that were scored if the baseline itself drew what follows their prompts; ``None`` when
-    the tokens come from elsewhere: then there is no ``kl_sampled`` to hold ``kl`` against. Whatever forbids the
-    figures is a reason in ``invalid`` (``unequal_sequences``, ``not_probabilities``, ``positions_invalid``,
+    the tokens come from elsewhere: then there is no ``kl_sampled`` to hold ``kl`` against. ``fixed_ids``: the other was
+    scored on the baseline's likeliest tokens, so that its own likeliest one need not be among them. Whatever forbids
+    the figures is a reason in ``invalid`` (``unequal_sequences``, ``not_probabilities``, ``positions_invalid``,
     ``infinite``, ``nothing_scored``), what leaves them undecided one in ``doubts`` (``estimators_disagree``,
     ``not_extrapolated``). Nothing is raised.
     """
@@ -59,6 +62,10 @@ def divergence(baseline: Sequence[TopK], other: Sequence[TopK], *, drawn: Sequen
     if above:
         text = f"the probabilities of {above} positions sum above 1; the server seems to return logits"
         return replace(found, invalid=(*found.invalid, Reason("not_probabilities", text)))
+    unseen = int(np.count_nonzero(whole.unseen)) if fixed_ids else 0
+    if unseen:
+        text = f"top1_agreement is among the baseline's {found.k} likeliest tokens: at {unseen} of {found.tokens}"
+        found = replace(found, notes=(f"{text} positions another one may be likelier to the candidate",))
     return _with_figures(found, whole, lengths[lengths > 0])
 
 

@@ -67,9 +67,18 @@ def _since(request: RequestRecord, start_s: float) -> float | None:
 
 def e2e_s(request: RequestRecord) -> float | None:
     """Last token − scheduled instant; ``None`` while the request is unfinished."""
+    return _until_end(request, request.scheduled_s)
+
+
+def e2e_from_send_s(request: RequestRecord) -> float | None:
+    """Last token − the instant of sending; ``None`` while the request is unfinished."""
+    return _until_end(request, request.scheduled_s if request.sent_s is None else request.sent_s)
+
+
+def _until_end(request: RequestRecord, start_s: float) -> float | None:
     if failed(request):
         return math.inf
-    return None if unfinished(request) or request.last_token_s is None else request.last_token_s - request.scheduled_s
+    return None if unfinished(request) or request.last_token_s is None else request.last_token_s - start_s
 
 
 def tpot_s(request: RequestRecord) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +13,12 @@ from pytest_tokenwatt.records.drift import PerplexityDelta, PerplexityRecord
 
 
 def perplexity(baseline: PerplexityRecord, other: PerplexityRecord) -> PerplexityDelta:
-    """Compare one corpus on two configurations; ppl = exp(mean over windows of the nll per token). Raises nothing."""
+    """Compare one corpus on two configurations; ppl = exp(mean over windows of the nll per token). Raises nothing.
+
+    Where the other could only score the beginnings of the windows, so does the baseline count: by ``base_nll``.
+    """
+    if other.base_nll and not baseline.invalid:
+        baseline = replace(baseline, nll=other.base_nll)
     invalid = (*_reasons(baseline, other), *_unequal(baseline, other))
     if invalid:
         return PerplexityDelta(baseline.name, None, None, None, None, other.windows, other.tokens, invalid)

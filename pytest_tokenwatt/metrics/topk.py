@@ -26,7 +26,8 @@ class PositionTerms:
     of the cut-off at K/2. ``sampled`` is ``low`` corrected by the token that was drawn, NaN where none was told.
     ``agrees``: the likeliest token is the same. ``confidence`` is the baseline's largest probability. ``mass`` is the
     larger sum of the two engines' probabilities, or that of the token that stands there if it alone is larger. ``low``
-    or ``sampled`` is inf where the divergence is.
+    or ``sampled`` is inf where the divergence is. ``unseen``: what the other engine does not tell of may hold a token
+    likelier than all that it tells.
     """
 
     low: Floats
@@ -37,6 +38,7 @@ class PositionTerms:
     agrees: Flags
     confidence: Floats
     mass: Floats
+    unseen: Flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +70,13 @@ class _Cut:
 def position_terms(baseline: TopK, other: TopK, drawn: Sequence[int] | None) -> PositionTerms:
     """Of two scorings of one sequence with equal ``k`` and positions; ``drawn`` are the token ids that stand there.
 
-    With I = ids in both top-K, P_I and Q_I their masses and t = 1 − P_I: low = Σ_I p ln(p/q) + t ln(t / (1 − Q_I)), the
-    divergence after everything outside I is put in one bucket, which by the log-sum inequality is not above the exact
-    one. A bucket with t or 1 − Q_I below ``RESOLVED_MASS`` adds 0, which costs the bound at most 1.4e-5 nats. The
-    correction by the token x ∉ I, ln(p(x)/q(x)) − ln(t / (1 − Q_I)), makes the bound an unbiased estimate when x was
-    drawn from the baseline. Positions with a NaN on either side, or whose drawn token has a baseline probability of
-    0, are left out.
+    ``other`` tells of its own likeliest tokens, or of the baseline's in the same order, which then are I. With I = ids
+    in both top-K, P_I and Q_I their masses and t = 1 − P_I: low = Σ_I p ln(p/q) + t ln(t / (1 − Q_I)), the divergence
+    after everything outside I is put in one bucket, which by the log-sum inequality is not above the exact one. A
+    bucket with t or 1 − Q_I below ``RESOLVED_MASS`` adds 0, which costs the bound at most 1.4e-5 nats. The correction
+    by the token x ∉ I, ln(p(x)/q(x)) − ln(t / (1 − Q_I)), makes the bound an unbiased estimate when x was drawn from
+    the baseline: I must not depend on x. Positions with a NaN on either side, or whose drawn token has a baseline
+    probability of 0, are left out.
     """
     ours, theirs = _table(baseline), _table(other)
     kept = ours.valid & theirs.valid
@@ -103,6 +106,7 @@ def _terms(ours: _Table, theirs: _Table, tokens: Ints | None, half: int) -> Posi
         agrees=tied.any(axis=1),
         confidence=np.exp(best),
         mass=np.maximum(_mass(ours), _mass(theirs)),
+        unseen=1.0 - np.exp(theirs.logp).sum(axis=1) > np.exp(their_best),
     )
 
 

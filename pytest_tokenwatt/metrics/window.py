@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pytest_tokenwatt.metrics.bounds import Outcome, Tally, describe_miss, tally
-from pytest_tokenwatt.metrics.client import PrefixTokens, WindowRules, client_health, client_reasons
+from pytest_tokenwatt.metrics.client import PrefixTokens, WindowRules, broken_workers, client_health, client_reasons
 from pytest_tokenwatt.metrics.delivery import Delivery
 from pytest_tokenwatt.metrics.latency import failed, unfinished
 from pytest_tokenwatt.metrics.percentiles import Floats, needed_requests
@@ -133,7 +133,11 @@ class _Scene:
             passes=met and not misses and view.complete and any(record.ok for record in records),
             misses=misses,
             decided="" if view.complete else run.stop,
-            invalid=(*client_reasons(client, self._rules), *self._size(len(view.planned), tallies), *self._workers()),
+            invalid=(
+                *client_reasons(client, self._rules),
+                *self._size(len(view.planned), tallies),
+                *broken_workers(run.workers),
+            ),
             client=client,
         )
         return JudgedWindow(result, view.samples)
@@ -168,10 +172,6 @@ class _Scene:
         if planned < needed:
             return (too_few(planned, needed),)
         return (Reason("too_few_requests", f"no request of the window has a {void[0]}"),) if void else ()
-
-    def _workers(self) -> tuple[Reason, ...]:
-        broken = [trace for trace in self._run.workers if trace.error is not None]
-        return tuple(Reason("load_worker_failed", f"load worker {trace.worker}: {trace.error}") for trace in broken)
 
 
 def too_few(planned: int, needed: int) -> Reason:

@@ -30,6 +30,15 @@ def test_the_difference_is_paired_by_window() -> None:
     assert (found.name, found.windows, found.tokens, found.invalid) == ("wiki", 4, 8192, ())
 
 
+def test_beginnings_are_compared_with_the_baselines_of_the_same() -> None:
+    other = replace(record(2.0, 3.0), base_nll=(1.5, 2.75))
+    found = perplexity(record(1.0, 2.0), other)
+    assert found.dnll == pytest.approx((0.5 + 0.25) / 2)
+    assert found.ppl_bf16 == pytest.approx(math.exp((1.5 + 2.75) / 2))
+    broken = replace(record(), invalid=(Reason("wrong_echo", "x"),))
+    assert perplexity(broken, other).invalid[:1] == broken.invalid
+
+
 def test_one_window_has_no_error() -> None:
     found = perplexity(record(1.0), record(1.5))
     assert (found.dnll, found.dnll_se) == (0.5, None)
