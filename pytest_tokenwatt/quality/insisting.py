@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from pytest_tokenwatt.errors import EngineError
-from pytest_tokenwatt.records import Reply
 
 Job = TypeVar("Job")
+Told = TypeVar("Told")
 
 HOPELESS = 20
 """Failures in a row behind which nothing more is asked."""
@@ -18,10 +18,10 @@ HOPELESS = 20
 _TRIES = 3
 _PAUSE_S = 1.0
 _PATIENCE_S = 60.0
-_SERVER_ERROR = 500
+_SERVER_ERROR, _NOT_IMPLEMENTED = 500, 501
 
 
-async def insist(send: Callable[[], Awaitable[Reply]], death: Callable[[], str | None]) -> Reply | EngineError:
+async def insist(send: Callable[[], Awaitable[Told]], death: Callable[[], str | None]) -> Told | EngineError:
     """The reply, or the last error: what may be passing trouble is asked again, a refusal or a long silence is not.
 
     Nor is an engine that ``death`` tells to be gone.
@@ -41,7 +41,7 @@ async def insist(send: Callable[[], Awaitable[Reply]], death: Callable[[], str |
 
 def is_refusal(error: EngineError) -> bool:
     """Whether the server answered that it will not, as opposed to that it cannot."""
-    return error.status is not None and error.status < _SERVER_ERROR
+    return error.status is not None and (error.status < _SERVER_ERROR or error.status == _NOT_IMPLEMENTED)
 
 
 async def each(jobs: Iterable[Job], do: Callable[[Job], Awaitable[None]], in_flight: int) -> None:

@@ -2,89 +2,32 @@
 
 from __future__ import annotations
 
-import json
-import os
-import socket
-import subprocess
-import sys
-import time
-from collections.abc import Coroutine, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
+from embedded_engine import Engine, running
 
-from pytest_tokenwatt.engine.access import Access
-from pytest_tokenwatt.engine.control import ControlClient, PrivateLoop
 from pytest_tokenwatt.errors import EngineError
 from pytest_tokenwatt.quality.drift.continuations import sample_sequences
 from pytest_tokenwatt.quality.drift.decode_gap import decode_gap
-from pytest_tokenwatt.quality.drift.fitting import fit
+from pytest_tokenwatt.quality.drift.fitting import fit, narrowed
+from pytest_tokenwatt.quality.drift.fixed_ids import PATH, ask_fixed_ids, score_fixed_ids
 from pytest_tokenwatt.quality.drift.limits import Limits, ask_limits
 from pytest_tokenwatt.quality.drift.perplexity import perplexity_record
 from pytest_tokenwatt.quality.drift.scoring import score
 from pytest_tokenwatt.quality.drift.text_windows import text_windows
+from pytest_tokenwatt.quality.drift.trace_replay import replay_gap
 from pytest_tokenwatt.records import drift
 from pytest_tokenwatt.records.accuracy import SuiteItem
 from pytest_tokenwatt.spec.quality import Drift, Perplexity
 
-T = TypeVar("T")
-
-ROOT = Path(__file__).parents[2]
 PROMPTS = [
     SuiteItem(id="text", answer="", prompt="Question: What is 4 plus 5?\nAnswer:"),
     SuiteItem(id="chat", answer="", messages=({"role": "user", "content": "Tell me of the sea."},)),
     SuiteItem(id="more", answer="", prompt="The ship"),
 ]
-
-
-class Engine:
-    """An embedded engine with the real client."""
-
-    def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
-        self.process = process
-        self.loop = PrivateLoop()
-        self.root = f"http://127.0.0.1:{port}"
-        self.client = ControlClient(self.loop, Access(f"{self.root}/v1"), lambda text: text)
-
-    def do(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.loop.call(work)
-
-    def await_ready(self) -> None:
-        deadline_s = time.monotonic() + 20
-        while time.monotonic() < deadline_s and self.process.poll() is None:
-            try:
-                told = json.loads(self.do(self.client.http.get(f"{self.root}/v1/models", 5.0)).text)
-                self.client.model = told["data"][0]["id"]
-                return
-            except EngineError:
-                time.sleep(0.05)
-        raise AssertionError("the engine did not get ready")
-
-    async def tokenize(self, text: str) -> Sequence[int]:
-        told = await self.client.http.ask(f"{self.root}/tokenize", {"prompt": text}, 10.0)
-        ids: list[int] = told["tokens"]
-        return ids
-
-
-@contextmanager
-def running(*options: str) -> Iterator[Engine]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "pytest_tokenwatt", "simulate", "--port", str(port), *options]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environ)
-    engine = Engine(process, port)
-    try:
-        engine.await_ready()
-        yield engine
-    finally:
-        engine.client.close()
-        process.terminate()
-        process.wait(20)
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +88,49 @@ def test_another_precision_says_otherwise_within_its_shorter_context(
     assert fitted.notes
     assert sum(gaps) / len(gaps) > 0.1
     assert "maximum context length" in refused.invalid[0].text
+
+
+def test_the_binary_routes_say_the_same(baseline: Engine, sequences: tuple[drift.Sequence, ...]) -> None:
+    base = baseline.do(score(baseline.client, sequences, 20)).tops
+    assert baseline.do(ask_fixed_ids(baseline.client.post, sequences[0], base[0])).width == 0
+    assert baseline.do(replay_gap(baseline.client.post, sequences, base)) is None
+    with running("--enable-scale-out", "--enable-trace-replay") as other:
+        offer = other.do(ask_fixed_ids(other.client.post, sequences[0], base[0]))
+        scores = other.do(score_fixed_ids(other.client.post, sequences, base, offer.width))
+        gap = other.do(replay_gap(other.client.post, sequences, base))
+        refusals = [refused(other, body) for body in UNUSABLE]
+    assert offer.width == 19
+    assert not scores.failed
+    for top, found in zip(base, scores.tops, strict=True):
+        assert narrowed(top, 19).ids == found.ids
+        assert list(narrowed(top, 19).logprobs) == pytest.approx(list(found.logprobs), abs=1e-5)
+        assert list(top.chosen) == pytest.approx(list(found.chosen), abs=1e-5)
+    assert gap is not None
+    assert (gap.tokens, gap.invalid) == (sum(len(each.ids) - each.prompt for each in unlike(sequences)), ())
+    assert gap.mean_nats == pytest.approx(0.0, abs=1e-5)
+    assert refusals == [400] * len(UNUSABLE)
+
+
+UNUSABLE: list[dict[str, Any]] = [
+    {"token_ids": [5, 6, 7]},
+    {"token_ids": [], "sampling_params": {}},
+    {"token_ids": [5, 6, 7], "sampling_params": {"prompt_logprob_token_ids": [[]]}},
+    {"token_ids": [5, 6, 7], "sampling_params": {"prompt_logprob_token_ids": [[1]]}},
+    {"token_ids": [5, 6, 7], "sampling_params": {"prompt_logprob_token_ids": [[1], [10**9]]}},
+    {"token_ids": [5, 6, 7], "sampling_params": {"prompt_logprob_token_ids": [[1] * 21] * 2}},
+    {"token_ids": [5, 6, 7], "sampling_params": {"trace_decode_token_ids": []}},
+]
+
+
+def refused(engine: Engine, body: dict[str, Any]) -> int | None:
+    with pytest.raises(EngineError) as caught:
+        engine.do(engine.client.post(PATH, body))
+    return caught.value.status
+
+
+def unlike(sequences: Sequence[drift.Sequence]) -> list[drift.Sequence]:
+    """Those that are replayed: one of each prompt."""
+    return list({each.ids[: each.prompt]: each for each in sequences}.values())
 
 
 def test_perplexity_of_a_text(baseline: Engine) -> None:

@@ -22,6 +22,8 @@ from pytest_tokenwatt.records import Client, Reason, Reply, drift
 
 MOST = 32
 """Prompts looked at."""
+SERVED = "served_tokens"
+"""``route`` of a gap of tokens that the engine chose itself."""
 
 _LEAST_K = 2
 
@@ -30,7 +32,8 @@ _LEAST_K = 2
 class DecodeGap:
     """|log-prob while decoding − log-prob in the prefill| in nats over ``tokens`` served tokens.
 
-    ``None`` when there is none, or when it is not finite; ``invalid`` then says why.
+    ``None`` when there is none, or when it is not finite; ``invalid`` then says why. ``route`` says whose tokens these
+    are: those that the engine served, or those of the sequences, replayed.
     """
 
     mean_nats: float | None
@@ -38,6 +41,7 @@ class DecodeGap:
     tokens: int
     invalid: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
+    route: str = SERVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +97,12 @@ def _served(reply: Reply, prompt: tuple[int, ...], place: int) -> _Served | str:
         return "the server tells no ids of what it generates"
     if not isinstance(logprobs, list) or len(logprobs) != len(reply.token_ids):
         return "the server tells no log-probabilities of what it generates"
-    values = tuple(_number(value) for value in logprobs)
+    values = tuple(map(logprob_of, logprobs))
     return _Served(drift.Sequence(f"served/{place}", (*prompt, *reply.token_ids), len(prompt)), values)
 
 
-def _number(value: Any) -> float:
+def logprob_of(value: Any) -> float:
+    """A told log-probability; NaN for what is none."""
     if not isinstance(value, (int, float)):
         return math.nan
     return -math.inf if value <= IMPOSSIBLE else float(value)
@@ -119,21 +124,21 @@ async def _compared(
         for sequence, top in zip(fitted, scores.tops, strict=True)
         for pair in zip(decoded[sequence.name], top.chosen, strict=False)
     ]
+    return gap_between(pairs, (*notes, *scores.notes), SERVED)
+
+
+def gap_between(pairs: Sequence[tuple[float, float]], notes: tuple[str, ...], route: str) -> DecodeGap:
+    """Of (decoded, prefilled) log-probabilities: NaN is a token that one path did not score, −inf an impossible one."""
     gaps = [0.0 if ours == its else abs(ours - its) for ours, its in pairs]
-    return _gap(gaps, (*notes, *scores.notes))
-
-
-def _gap(gaps: Sequence[float], notes: tuple[str, ...]) -> DecodeGap:
-    """NaN is a token that was not scored; infinity one that only one of the two paths thinks possible."""
     known = [gap for gap in gaps if not math.isnan(gap)]
     if not known:
         nothing = "none of the served tokens was scored" if gaps else "nothing was generated"
         why = Reason("no_decode_path", "; ".join(notes) or nothing)
-        return DecodeGap(None, None, 0, (why,), notes)
+        return DecodeGap(None, None, 0, (why,), notes, route)
     impossible = sum(1 for gap in known if math.isinf(gap))
     if impossible:
         what = f"{impossible} of {len(known)} served tokens are possible in one of decoding and prefill only"
-        return DecodeGap(None, None, len(known), (Reason("decode_path_broken", what),), notes)
+        return DecodeGap(None, None, len(known), (Reason("decode_path_broken", what),), notes, route)
     unscored = len(gaps) - len(known)
     more = (f"{unscored} of {len(gaps)} served tokens were not scored",) if unscored else ()
-    return DecodeGap(math.fsum(known) / len(known), max(known), len(known), (), (*notes, *more))
+    return DecodeGap(math.fsum(known) / len(known), max(known), len(known), (), (*notes, *more), route)

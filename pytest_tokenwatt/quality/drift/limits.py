@@ -31,24 +31,25 @@ async def ask_limits(
 
     The first request for log-probabilities may compile kernels for seconds; this one is it, for the prompt's and for
     those of generated tokens. Raises ``EngineError``: ``max_logprobs`` when fewer than two are allowed,
-    ``no_prompt_logprobs`` for any other refusal, ``engine_died``, and what the client raises for silence.
+    ``no_prompt_logprobs`` for any other refusal, ``engine_died``, ``engine_unreachable`` for silence.
     """
     burden = f"it scored {len(ids)} tokens for the first time with prompt_logprobs {top_k}"
     patience = Patience(death, burden, "set drift.tokens or drift.top_k lower")
     answer = await patience.ask(lambda: _send(client, ids, top_k))
-    allowed = _allowed(answer)
+    allowed = allowed_width(answer)
     if allowed is None:
-        return _granted(answer, Limits(top_k))
+        return _granted(answer, Limits(top_k), patience)
     if allowed < _LEAST:
         what = f"the server gives {allowed} log-probabilities a position, and {_LEAST} are needed"
         raise EngineError("max_logprobs", what, remedy="start it with --max-logprobs 20")
     answer = await patience.ask(lambda: _send(client, ids, allowed))
     remedy = f"start it with --max-logprobs {top_k} for that"
     wanted = "the whole vocabulary" if top_k < 0 else f"drift.top_k {top_k}"
-    return _granted(answer, Limits(allowed, (f"the server gives {allowed} log-probabilities, not {wanted}; {remedy}",)))
+    told = f"the server gives {allowed} log-probabilities, not {wanted}; {remedy}"
+    return _granted(answer, Limits(allowed, (told,)), patience)
 
 
-def _allowed(answer: Reply | EngineError) -> int | None:
+def allowed_width(answer: object) -> int | None:
     """The limit that a refusal names."""
     if not isinstance(answer, EngineError) or answer.status != _REFUSED:
         return None
@@ -56,10 +57,10 @@ def _allowed(answer: Reply | EngineError) -> int | None:
     return int(found[1]) if found else None
 
 
-def _granted(answer: Reply | EngineError, limits: Limits) -> Limits:
+def _granted(answer: Reply | EngineError, limits: Limits, patience: Patience) -> Limits:
     if isinstance(answer, EngineError):
         if answer.status is None:
-            raise answer
+            raise EngineError(answer.reason, f"{answer}, while {patience.burden}", remedy=patience.remedy) from answer
         what = f"the server gives no log-probabilities of a prompt: {answer}"
         raise EngineError("no_prompt_logprobs", what) from answer
     return limits

@@ -19,11 +19,17 @@ def window_nll(top: drift.TopK) -> float:
 
 
 def perplexity_record(
-    name: str, sequences: Sequence[drift.Sequence], tops: Sequence[drift.TopK], invalid: Sequence[Reason] = ()
+    name: str,
+    sequences: Sequence[drift.Sequence],
+    tops: Sequence[drift.TopK],
+    invalid: Sequence[Reason] = (),
+    *,
+    base: Sequence[drift.TopK] = (),
 ) -> drift.PerplexityRecord:
     """The record of a corpus. A window that is not finite makes all of it invalid, since windows are compared in pairs.
 
-    ``ppl`` is exp(mean over windows of their mean per token), ``None`` where that is beyond all numbers.
+    ``ppl`` is exp(mean over windows of their mean per token), ``None`` where that is beyond all numbers. Where ``tops``
+    are of the beginnings of ``sequences`` only, ``base`` is what the baseline said of the same beginnings.
     """
     nll = tuple(window_nll(top) for top in tops)
     reasons = (*invalid, *(_not_probabilities(tops) or _flaws(nll)))
@@ -35,6 +41,7 @@ def perplexity_record(
         nll=() if reasons else nll,
         ppl=None if reasons else ppl_of(nll),
         invalid=reasons,
+        base_nll=() if reasons else tuple(map(window_nll, base)),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ IN_FLIGHT = 4
 CONTROL_IN_FLIGHT = 2
 
 _TOLERATED_PCT = 1.0
-_FOREIGN_ID = re.compile(r"out of vocabulary", re.IGNORECASE)
+_FOREIGN_ID = re.compile(r"out[- ]of[- ]vocab", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,27 +68,45 @@ async def score(
     order = list(range(len(sequences)))
     if order_seed is not None:
         random.Random(order_seed).shuffle(order)
-    patience = _patience(sequences, top_k, in_flight, death)
+    patience = scoring_patience(sequences, top_k, in_flight, death)
+
+    async def ask(place: int) -> drift.TopK | EngineError:
+        sequence = sequences[place]
+        reply = await patience.ask(lambda: _send(client, sequence.ids, top_k))
+        return reply if isinstance(reply, EngineError) else _read(reply, sequence, top_k)
+
+    return await gather_scores(sequences, order, ask, top_k, in_flight, keep)
+
+
+async def gather_scores(
+    sequences: Sequence[drift.Sequence],
+    order: Sequence[int],
+    ask: Callable[[int], Awaitable[drift.TopK | EngineError]],
+    top_k: int,
+    in_flight: int,
+    keep: Callable[[int, drift.TopK], None],
+) -> Scores:
+    """What ``ask`` finds at each place of ``order``, by sequence. Raises what ``ask`` does, and ``other_tokenizer``."""
     tops: dict[int, drift.TopK] = {}
     failed: dict[int, str] = {}
 
     async def one(place: int) -> None:
-        sequence = sequences[place]
-        reply = await patience.ask(lambda: _send(client, sequence.ids, top_k))
-        if isinstance(reply, EngineError):
-            _refuse_foreign(reply, sequence)
-            failed[place] = str(reply)
+        found = await ask(place)
+        if isinstance(found, EngineError):
+            _refuse_foreign(found, sequences[place])
+            failed[place] = str(found)
             return
-        tops[place] = _read(reply, sequence, top_k)
-        keep(place, tops[place])
+        tops[place] = found
+        keep(place, found)
 
     await each(order, one, in_flight)
     return Scores(tuple(_in_order(sequences, tops, top_k)), dict(sorted(failed.items())))
 
 
-def _patience(
+def scoring_patience(
     sequences: Sequence[drift.Sequence], top_k: int, in_flight: int, death: Callable[[], str | None]
 ) -> Patience:
+    """How an engine is asked for scores, and what to say when it dies of them."""
     longest = max((len(each.ids) for each in sequences), default=0)
     scored = max((len(each.ids) - each.prompt for each in sequences), default=0)
     burden = (
@@ -117,12 +135,12 @@ def _refuse_foreign(error: EngineError, sequence: drift.Sequence) -> None:
 
 def _read(reply: Reply, sequence: drift.Sequence, top_k: int) -> drift.TopK:
     choice: Mapping[str, Any] = (reply.raw.get("choices") or [{}])[0]
-    _check_echo(choice.get("prompt_token_ids"), reply.prompt_tokens, sequence)
+    check_echo(choice.get("prompt_token_ids"), reply.prompt_tokens, sequence)
     return read_scores(choice.get("prompt_logprobs"), sequence.ids, sequence.prompt, top_k)
 
 
-def _check_echo(echo: Any, prompt_tokens: int | None, sequence: drift.Sequence) -> None:
-    """What the server says that it was given, as far as it says so."""
+def check_echo(echo: Any, prompt_tokens: int | None, sequence: drift.Sequence) -> None:
+    """Raises ``EngineError`` (``wrong_echo``) when the server says that it was given something else."""
     told = f"{sequence.name}: {len(sequence.ids)} token ids were sent"
     remedy = "let the server take ids as they are: no special tokens added, no truncation"
     if echo is not None and not isinstance(echo, list):
