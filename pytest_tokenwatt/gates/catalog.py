@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_tokenwatt.gates.asked import counts_drift_answers, score_limits, speed_profiles, suite_sizes
+from pytest_tokenwatt.gates.figures import figure_needs
 from pytest_tokenwatt.records import DEFAULT_SCENARIO, GateSpec
 from pytest_tokenwatt.spec.model import Configuration, GateBlock, KeyPath, Rule, Scenario, Spec, Suite
-
-LATER = "later"
-"""``GateSpec.needs`` of a gate whose measurement this version does not take yet."""
 
 
 def list_gates(spec: Spec) -> tuple[GateSpec, ...]:
@@ -40,7 +39,12 @@ class _Lister:
         return self.config.role != "baseline"
 
     def gates(self) -> Iterator[GateSpec]:
-        """In the order in which design and reports list them."""
+        """In the order in which design and reports list them; the score last, since it rests on the others."""
+        listed = tuple(self._measured())
+        yield from listed
+        yield from self._score(listed)
+
+    def _measured(self) -> Iterator[GateSpec]:
         yield from self._gate("contract", needs="contract")
         yield from self._slo()
         yield from self._goodput()
@@ -49,13 +53,12 @@ class _Lister:
         yield from self._efficiency()
         yield from self._audits()
         yield from self._rules()
-        yield from self._score()
 
     def _gate(
         self,
         kind: str,
         *,
-        needs: str = LATER,
+        needs: str,
         param: str | None = None,
         scenario: str | None = None,
         limits: Mapping[str, Any] | None = None,
@@ -166,7 +169,7 @@ class _Lister:
         if self.relative and len(suites) > 1:
             limits = {
                 "max_mean_drop_pts": self.config.gates.accuracy.max_mean_drop_pts,
-                "suites": {suite.title: suite.limit for suite in suites},
+                "suites": suite_sizes(self.spec),
                 "tiers": dict(self.spec.score.tiers) if self.spec.score is not None else {},
             }
             yield from self._gate("accuracy", needs="accuracy", param="mean", limits=limits, origin=("accuracy",))
@@ -195,22 +198,27 @@ class _Lister:
         yield from self._length()
 
     def _length(self) -> Iterator[GateSpec]:
-        """Measured of the answers to the accuracy suites; those to drift prompts alone are not measured yet."""
-        suites = {suite.title: suite.limit for suite in self.spec.accuracy}
-        limits = {"max_shift": self.config.gates.length.max_shift, "suites": suites}
-        if suites:
-            yield from self._gate("length", needs="accuracy", limits=limits, origin=("accuracy",))
-        elif self.spec.drift is not None:
-            yield from self._gate("length", limits=limits, origin=("drift",))
+        """Measured of the answers to accuracy suites and drift prompts, of one or of both together."""
+        suites, drift = suite_sizes(self.spec), counts_drift_answers(self.spec)
+        limits = {"max_shift": self.config.gates.length.max_shift, "suites": suites, "drift": drift}
+        if suites or drift:
+            needs = "accuracy" if suites else "drift"
+            yield from self._gate("length", needs=needs, limits=limits, origin=(needs,))
 
     # --- efficiency and audits
 
     def _efficiency(self) -> Iterator[GateSpec]:
-        gates = self.config.gates
-        if self.relative and self.spec.profiles:
-            limits = {"min": gates.speed.min, "max_error": gates.speed.max_error}
-            yield from self._gate("speed", limits=limits, origin=("profiles",))
-            yield from self._gate("memory", limits={"min": gates.memory.min}, origin=("profiles",))
+        gates, profiles = self.config.gates, list(self.spec.profiles)
+        if self.relative and (profiles or self.spec.online_slo):
+            limits = {
+                "min": gates.speed.min,
+                "max_error": gates.speed.max_error,
+                **speed_profiles(self.spec, self.config),
+            }
+            yield from self._gate("speed", needs="profiles", limits=limits, origin=("profiles",))
+        if self.relative and profiles:
+            limits = {"min": gates.memory.min, "profiles": profiles}
+            yield from self._gate("memory", needs="profiles", limits=limits, origin=("profiles",))
         yield from self._energy()
 
     def _energy(self) -> Iterator[GateSpec]:
@@ -233,27 +241,34 @@ class _Lister:
             )
 
     def _audits(self) -> Iterator[GateSpec]:
+        profiles = self.spec.profiles
         if self.relative and self.spec.audit is not None:
-            yield from self._gate("audit", limits=self.spec.audit.model_dump(), origin=("audit",))
+            limits = {**self.spec.audit.model_dump(), "profiles": list(profiles)}
+            yield from self._gate("audit", needs="audit", limits=limits, origin=("audit",))
         if self.relative and self.spec.budget is not None:
-            yield from self._gate("budget", limits=self.spec.budget.model_dump(), origin=("budget",))
+            # A profile with a KV cache of its own is cut already.
+            uncut = [name for name, profile in profiles.items() if profile.kv_gib is None]
+            limits = {**self.spec.budget.model_dump(), "profiles": uncut}
+            yield from self._gate("budget", needs="budget", limits=limits, origin=("budget",))
         if self.config.precision is not None:
-            yield from self._gate("precision", limits={"declared": self.config.precision})
+            yield from self._gate("precision", needs="contract", limits={"declared": self.config.precision})
 
-    def _score(self) -> Iterator[GateSpec]:
+    def _score(self, listed: Sequence[GateSpec]) -> Iterator[GateSpec]:
         if self.relative and self.spec.score is not None:
-            yield from self._gate("score", origin=("score",))
+            limits = score_limits(self.spec, self.config, listed)
+            yield from self._gate("score", needs="score", limits=limits, origin=("score",))
 
     # --- the user's own rules
 
     def _rules(self) -> Iterator[GateSpec]:
+        needs = figure_needs(self.spec)
         for number, rule in enumerate(self.config.gates.rules):
             if self._applies(rule):
                 yield from self._spec(
                     rule,
                     "rule",
                     rule.name,
-                    "goodput",
+                    needs.get(rule.metric, "goodput"),
                     rule.scenario,
                     self._rule_limits(rule),
                     self._line(("gates", "rules", number), ()),

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from pytest_tokenwatt.gates.accuracy import judge_accuracy
-from pytest_tokenwatt.gates.catalog import LATER
+from pytest_tokenwatt.gates.audit import judge_audit
+from pytest_tokenwatt.gates.budget import judge_budget
 from pytest_tokenwatt.gates.drift import judge_kl, judge_perplexity
 from pytest_tokenwatt.gates.energy import judge_energy
 from pytest_tokenwatt.gates.finding import Finding, unusable
 from pytest_tokenwatt.gates.identity import identical_twin
 from pytest_tokenwatt.gates.length import judge_length
+from pytest_tokenwatt.gates.memory import judge_memory
+from pytest_tokenwatt.gates.precision import judge_precision
+from pytest_tokenwatt.gates.qualify import judge_score
 from pytest_tokenwatt.gates.rules import judge_rule
 from pytest_tokenwatt.gates.serving import judge_contract, judge_goodput, judge_slo
+from pytest_tokenwatt.gates.speed import judge_speed
 from pytest_tokenwatt.records import ConfigRecord, GateResult, GateSpec, GoodputRecord, Reason, Verdict
 
 _BY_CONFIGURATION: Mapping[str, Callable[[GateSpec, ConfigRecord, ConfigRecord | None], Finding]] = {
@@ -22,8 +26,15 @@ _BY_CONFIGURATION: Mapping[str, Callable[[GateSpec, ConfigRecord, ConfigRecord |
     "length": judge_length,
     "kl": judge_kl,
     "perplexity": judge_perplexity,
+    "memory": judge_memory,
+    "audit": judge_audit,
 }
 """Rules that need no scenario."""
+_ALONE: Mapping[str, Callable[[GateSpec, ConfigRecord], Finding]] = {
+    "budget": judge_budget,
+    "precision": judge_precision,
+}
+"""Rules that compare with no baseline."""
 EXIT_PASS = 0
 EXIT_FAIL = 1
 EXIT_INCONCLUSIVE = 10
@@ -35,22 +46,25 @@ def judge(
     candidate: ConfigRecord,
     baseline: ConfigRecord | None,
     records: Sequence[ConfigRecord] = (),
+    results: Sequence[GateResult] = (),
 ) -> GateResult:
     """Judge one gate of ``candidate``.
 
     ``baseline`` is ``None`` when there is none at all. ``records`` are all configurations of the session or replay, for
     the variance bands and for spotting identical ones; without them candidate and baseline are all there is.
+    ``results`` are those of the gates that were judged before, which the score rests on.
     """
     known = tuple(records) or tuple(record for record in (baseline, candidate) if record is not None)
-    return _result(gate, _find(gate, candidate, baseline, known))
+    return _result(gate, _find(gate, candidate, baseline, known, results))
 
 
 def _find(
-    gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRecord | None, records: Sequence[ConfigRecord]
+    gate: GateSpec,
+    candidate: ConfigRecord,
+    baseline: ConfigRecord | None,
+    records: Sequence[ConfigRecord],
+    results: Sequence[GateResult],
 ) -> Finding:
-    if gate.needs == LATER:
-        text = f"{gate.gate} is not measured by this version; set its mode to off or remove its block"
-        return replace(unusable((Reason("not_measured_yet", text),)), text="not measured")
     if gate.kind == "contract" and candidate.contract is not None:
         return judge_contract(candidate.contract)
     if candidate.invalid:
@@ -60,6 +74,18 @@ def _find(
         return unusable((twin,))
     if gate.kind in _BY_CONFIGURATION:
         return _BY_CONFIGURATION[gate.kind](gate, candidate, baseline)
+    if gate.kind in _ALONE:
+        return _ALONE[gate.kind](gate, candidate)
+    if gate.kind == "speed":
+        return judge_speed(gate, candidate, baseline, records)
+    if gate.kind == "score":
+        return judge_score(gate, candidate, baseline, records, results)
+    return _of_scenario(gate, candidate, baseline, records)
+
+
+def _of_scenario(
+    gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRecord | None, records: Sequence[ConfigRecord]
+) -> Finding:
     record = _scenario(gate, candidate)
     if gate.kind == "slo" and record is not None:
         return judge_slo(gate, record)
@@ -90,6 +116,7 @@ def _result(gate: GateSpec, finding: Finding) -> GateResult:
         rule="informational" if gate.mode == "info" else finding.rule,
         on_inconclusive="skip" if finding.skips else gate.on_inconclusive,
         line=gate.line,
+        found=finding.verdict,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from pytest_tokenwatt.gates.deltas import suite_faults
 from pytest_tokenwatt.gates.finding import Finding, no_baseline, unusable
-from pytest_tokenwatt.gates.shifts import length_delta, no_counts
+from pytest_tokenwatt.gates.shifts import drift_answer_faults, drift_items, length_delta, no_counts
 from pytest_tokenwatt.gates.wording import number, points_apart
 from pytest_tokenwatt.metrics.length import mean_tokens
 from pytest_tokenwatt.records import ConfigRecord, GateSpec, Reason, Verdict
@@ -24,12 +24,13 @@ def judge_length(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRecord
     """
     limit = float(gate.limits["max_shift"])
     rule = f"within ± {100 * limit:g} %"
-    names = list(gate.limits.get("suites") or candidate.suites)
-    if not names:
+    drift = bool(gate.limits.get("drift"))
+    names = list(gate.limits.get("suites") or (() if drift else candidate.suites))
+    if not (names or drift):
         return unusable((Reason("not_measured", "no suite was asked"),), rule)
     if baseline is None:
         return _alone(gate, names, candidate, rule)
-    delta = length_delta(names, candidate, baseline)
+    delta = length_delta(names, candidate, baseline, drift=drift)
     if delta.shift is None:
         return unusable(delta.faults, rule)
     verdict, reasons = _judge(delta, delta.shift, limit)
@@ -39,10 +40,13 @@ def judge_length(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRecord
 
 def _alone(gate: GateSpec, names: Sequence[str], candidate: ConfigRecord, rule: str) -> Finding:
     """Without a baseline there are only the candidate's own lengths."""
+    drift = bool(gate.limits.get("drift"))
     faults = [reason for name in names for reason in suite_faults(candidate, name)]
+    faults += drift_answer_faults(candidate) if drift else ()
     if faults:
         return unusable(faults, rule)
-    mean = mean_tokens(item for name in names for item in candidate.suites[name].items)
+    items = [item for name in names for item in candidate.suites[name].items]
+    mean = mean_tokens([*items, *(drift_items(candidate) if drift else ())])
     if mean is None:
         return unusable((no_counts(),), rule)
     text = f"{number(mean[0])} tokens ({mean[1]} {_answers(mean[1])})"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
+from pytest_tokenwatt.gates.figures import configuration_figure, split_name, unlike_loads
 from pytest_tokenwatt.gates.finding import Finding, baseline_fault, incomparable, no_baseline, unusable
 from pytest_tokenwatt.gates.wording import amount, apart, number
 from pytest_tokenwatt.metrics.goodput import figure_names
-from pytest_tokenwatt.records import ConfigRecord, GateSpec, GoodputRecord, Reason, Verdict
+from pytest_tokenwatt.records import ConfigRecord, Figure, GateSpec, GoodputRecord, Reason, Verdict
 
 _ORDER = (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE, Verdict.PASS)
 _SIGNS = {"min": 1.0, "max": -1.0, "min_ratio": 1.0, "max_ratio": -1.0}
@@ -42,8 +43,11 @@ class _Judged:
 def judge_rule(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRecord | None) -> Finding:
     """The worst of the rule's scenarios: by verdict, then by the distance to the bound.
 
-    A figure that was not measured makes the rule invalid and names the nearest one that was; zero is a value.
+    A figure that was not measured makes the rule invalid and names the nearest one that was; zero is a value. Figures
+    such as ``serve.peak_gib`` are of the configuration and not of a scenario.
     """
+    if split_name(gate.limits["metric"]) is not None:
+        return _judge_configuration(gate, candidate, baseline).finding
     names = [gate.scenario] if gate.scenario is not None else list(candidate.scenarios)
     if not names:
         return unusable((Reason("not_measured", "no scenario was measured"),), _wording(gate))
@@ -60,27 +64,52 @@ def _judge(gate: GateSpec, scenario: str, candidate: ConfigRecord, baseline: Con
         return _Judged(unusable((Reason("not_measured", f"scenario {scenario} was not measured"),), rule))
     if record.invalid:
         return _Judged(unusable(record.invalid, rule))
-    figure = record.figures.get(gate.limits["metric"])
+    metric = gate.limits["metric"]
+    figure = record.figures.get(metric)
     if figure is None or figure.value is None:
-        return _Judged(unusable((_not_measured(gate.limits["metric"], record),), rule))
-    shown = amount(figure.value, figure.unit)
-    finding = Finding(Verdict.PASS, shown, rule, figure.value, figure.unit, error=figure.error)
-    absolute = _against(finding, figure.value, _limits(gate, ("min", "max"), 1.0))
+        return _Judged(unusable((_not_measured(metric, record),), rule))
+    return _judge_figure(gate, figure, figure.value, baseline, lambda base: _base_value(metric, record, base))
+
+
+def _judge_configuration(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRecord | None) -> _Judged:
+    metric = gate.limits["metric"]
+    figure = configuration_figure(candidate, metric)
+    if figure.value is None:
+        reason = Reason("not_measured", f"{metric}: {figure.reason or 'no value'}")
+        return _Judged(unusable((reason,), _wording(gate)))
+    return _judge_figure(gate, figure, figure.value, baseline, lambda base: _base_figure(metric, candidate, base))
+
+
+def _base_figure(metric: str, candidate: ConfigRecord, baseline: ConfigRecord) -> float | Reason:
+    figure = configuration_figure(baseline, metric)
+    if figure.value is None:
+        return Reason("baseline_invalid", f"the baseline has no {metric}: {figure.reason or 'not measured'}")
+    return unlike_loads(metric, candidate, baseline) or figure.value
+
+
+def _judge_figure(
+    gate: GateSpec,
+    figure: Figure,
+    value: float,
+    baseline: ConfigRecord | None,
+    base_of: Callable[[ConfigRecord], float | Reason],
+) -> _Judged:
+    """A figure against the absolute bounds, and against those that are ratios to the baseline's (``base_of``)."""
+    shown, rule = amount(value, figure.unit), _wording(gate)
+    finding = Finding(Verdict.PASS, shown, rule, value, figure.unit, error=figure.error)
+    absolute = _against(finding, value, _limits(gate, ("min", "max"), 1.0))
     if not _limits(gate, ("min_ratio", "max_ratio"), 1.0) or absolute.finding.verdict is Verdict.FAIL:
         return absolute
-    return _compare(gate, record, absolute, baseline)
-
-
-def _compare(gate: GateSpec, record: GoodputRecord, absolute: _Judged, baseline: ConfigRecord | None) -> _Judged:
-    """The ratios, as products with the baseline's figure, so that a baseline of zero is a value like any other."""
-    finding = absolute.finding
-    value = finding.value or 0.0
     if baseline is None:
         on_missing = gate.limits.get("on_missing_baseline", "fail")
-        return _Judged(no_baseline(on_missing, finding.text, finding.rule, finding.value, finding.unit))
-    base = _base_value(gate.limits["metric"], record, baseline)
-    if isinstance(base, Reason):
-        return _Judged(unusable((base,), finding.rule))
+        return _Judged(no_baseline(on_missing, finding.text, rule, value, finding.unit))
+    base = base_of(baseline)
+    return _Judged(unusable((base,), rule)) if isinstance(base, Reason) else _compare(gate, value, absolute, base)
+
+
+def _compare(gate: GateSpec, value: float, absolute: _Judged, base: float) -> _Judged:
+    """The ratios, as products with the baseline's figure, so that a baseline of zero is a value like any other."""
+    finding = absolute.finding
     text = f"{finding.text}, {value / base:.3g}x" if base else f"{finding.text}, baseline {amount(base, finding.unit)}"
     relative = _against(replace(finding, text=text), value, _limits(gate, ("min_ratio", "max_ratio"), base))
     failing = relative.finding.verdict is Verdict.FAIL

@@ -25,7 +25,8 @@ class Sequence:
 class TopK:
     """What one engine says of the scored positions of a sequence: flat arrays, ``k`` columns a position.
 
-    ``ids`` and ``logprobs`` are the ``k`` likeliest tokens by falling probability (unused places: id −1, NaN).
+    ``ids`` and ``logprobs`` are the ``k`` likeliest tokens by falling probability (unused places: id −1, NaN); of an
+    engine that was scored on fixed ids, those of the baseline in its order.
     ``chosen`` is the log-probability of the token that stands there, one a position. A probability of zero is −inf,
     a position that the server did not score is NaN throughout.
     """
@@ -79,7 +80,9 @@ class Divergence:
 class PerplexityRecord:
     """One corpus on one configuration. ``nll`` is the mean negative log-likelihood per token of each window.
 
-    ``ppl`` = exp(mean over windows). ``sha256`` is the hash of the scored ids; others are not compared.
+    ``ppl`` = exp(mean over windows). ``sha256`` is the hash of the baseline's windows; others are not compared. Where
+    an engine can only score the beginning of each, ``base_nll`` is what the baseline said of these same beginnings,
+    window by window; empty where both scored the whole.
     """
 
     name: str
@@ -89,6 +92,19 @@ class PerplexityRecord:
     nll: tuple[float, ...]
     ppl: float | None
     invalid: tuple[Reason, ...] = ()
+    base_nll: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLength:
+    """The greedy answer to one prompt, which ended by itself unless it is ``cut`` at drift.tokens.
+
+    ``tokens`` are the generated ones; ``None`` when the request failed or the server did not count them.
+    """
+
+    id: str
+    tokens: int | None
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +113,12 @@ class DriftRecord:
 
     ``sha256`` is the hash of the scored ids. ``against`` is the divergence from the baseline (``None`` on the
     baseline), ``control`` the baseline's divergence from itself in another order and concurrency (on the baseline
-    only). ``route`` names how the log-probabilities came (``prompt_logprobs``). ``decode_gap`` is the mean absolute
-    difference, in nats, between log-probabilities of served tokens while decoding and the same engine's prefill.
+    only). ``route`` names how the log-probabilities came: ``prompt_logprobs`` (each engine's own likeliest tokens) or
+    ``fixed_ids`` (the baseline's likeliest, in binary). ``decode_gap`` is the mean absolute difference, in nats,
+    between log-probabilities while decoding and the same engine's prefill, of the tokens that ``decode_route`` names:
+    ``served_tokens`` or ``trace_replay`` (of the scored sequences). ``answers`` are the lengths of the greedy answers
+    to ``drift.prompts``, empty where the prompts are those of suites; they compare where ``answers_sha256`` (of the
+    prompts and settings) is the same.
     """
 
     sha256: str
@@ -114,6 +134,9 @@ class DriftRecord:
     file: str | None = None
     invalid: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
+    decode_route: str | None = None
+    answers: tuple[AnswerLength, ...] = ()
+    answers_sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)

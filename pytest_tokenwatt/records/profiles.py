@@ -13,7 +13,8 @@ class Startup:
     """What an engine's start-up log says of memory and time; ``missing`` names the reason of every ``None``.
 
     Sizes are GiB. ``kv_bytes_per_token`` = pool bytes / pool tokens. ``max_concurrency_sequences`` requests of
-    ``max_concurrency_tokens`` tokens fit into the pool.
+    ``max_concurrency_tokens`` tokens fit into the pool. ``dtype`` and ``quantization`` are the model's as the log
+    names them. ``notes`` say which figures were taken from elsewhere, or only some workers told.
     """
 
     weights_gib: float | None = None
@@ -30,7 +31,10 @@ class Startup:
     kv_cache_dtype: str | None = None
     speculative_config: str | None = None
     vllm_version: str | None = None
+    dtype: str | None = None
+    quantization: str | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +163,16 @@ class BudgetRun:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Candidate / baseline (for memory the reverse) with its 95 % half-width, in the same unit; ``None``: unknown."""
+    """Candidate / baseline (for memory the reverse) with its 95 % half-width, in the same unit; ``None``: unknown.
+
+    ``drift`` is the part of ``error`` that bounds how far the machine drifted, in the same unit; it is common to all
+    profiles, the rest is not.
+    """
 
     value: float | None
     error: float | None
     missing: str | None = None
+    drift: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

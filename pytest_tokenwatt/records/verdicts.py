@@ -83,9 +83,9 @@ class GateSpec:
     """A gate that will be judged: what the collector turns into a test item.
 
     ``gate`` is the id without the configuration (``slo``, ``slo[rag]``, ``rule[ttft-p50]``), ``kind`` the part before
-    the bracket, ``param`` the part inside. ``needs`` names the measurement (``contract``, ``goodput``, ``accuracy``,
-    ``drift``) or is ``later`` for blocks that this version does not measure yet. ``line`` is the line of the spec that
-    asks for it.
+    the bracket, ``param`` the part inside. ``needs`` names the measurement (``contract``, ``goodput``, ``profiles``,
+    ``accuracy``, ``drift``, ``audit``, ``budget``) or is ``score``, which rests on other gates. ``line`` is the line
+    of the spec that asks for it.
     """
 
     config: str
@@ -105,6 +105,8 @@ class GateResult:
     """A judged gate: one entry of the report's ``gates`` list.
 
     ``text`` and ``rule`` are the readable value and bound of the table; ``reasons`` explain anything but a pass.
+    ``found`` is what the rule says whatever the mode, where ``verdict`` of an informational gate is ``-``; ``None``
+    where nothing but the verdict is known.
     """
 
     id: str
@@ -121,3 +123,4 @@ class GateResult:
     rule: str
     on_inconclusive: str = "fail"
     line: int | None = None
+    found: Verdict | None = None

@@ -24,6 +24,7 @@ from pytest_tokenwatt.records import (
     SuiteRecord,
     WindowResult,
 )
+from pytest_tokenwatt.records.profiles import PeakMemory, ProfileRecord, ProfileRun
 
 BOUNDS = (SloBound("ttft", 99, 2000), SloBound("tpot", 99, 50))
 HEALTH = ClientHealth(0.1, 20.0, 0.2, 400, 400, 0, 400, 0, 40_000, 0, 1.0, 0)
@@ -155,6 +156,10 @@ def gate(kind: str, limits: Mapping[str, Any] | None = None, **changes: Any) -> 
         "slo": {"at_rps": None, "ttft_p99_ms": 2000.0, "tpot_p99_ms": 50.0},
         "goodput": {"min": 0.95, "min_tok_s": None, "min_rps": None},
         "energy": {"min": None, "min_tok_j": None},
+        "speed": {"min": 0.95, "max_error": 0.05, "profiles": ["serve"], "online_slo": None},
+        "memory": {"min": 1.0, "profiles": ["serve"]},
+        "audit": {"picked": 24, "max_gap_median": 0.5, "max_empty_alone": 1, "min_length_ratio": 0.8, "profiles": []},
+        "budget": {"factor": 1.02, "profiles": ["serve"]},
     }
     spec = GateSpec(
         config="tuned",
@@ -231,3 +236,52 @@ def accuracy_gate(param: str = "gsm8k", **limits: Any) -> GateSpec:
     usual = {"rule": "point", "max_drop_pts": 1.0, "min_score": None, "limit": 200, "seeds": 1, "control": False}
     used = limits if "max_mean_drop_pts" in limits else {**usual, **limits}
     return gate("accuracy", used, gate=f"accuracy[{param}]", param=param, scenario=None, needs="accuracy")
+
+
+# --- closed-loop profiles
+
+
+def profile_run(tok_s: float | None, **changes: Any) -> ProfileRun:
+    """One repeat of 100 s."""
+    run = ProfileRun(
+        label="serve-r0",
+        window_s=100.0,
+        output_tokens=round(100 * (tok_s or 0.0)),
+        output_tok_s=tok_s,
+        requests=128,
+        failed=0,
+        held_share=1.0,
+        client_cpu_share=0.1,
+    )
+    return replace(run, **changes)
+
+
+def peak(peak_gib: float | None = 55.602, error: float | None = 0.001, **changes: Any) -> PeakMemory:
+    """A peak of which only its sum matters."""
+    missing = {} if peak_gib is not None else {"peak_gib": "other_gib: the log does not tell"}
+    return replace(PeakMemory(peak_gib=peak_gib, error=error, missing=missing), **changes)
+
+
+def profile(
+    *rates: float | None, name: str = "serve", memory: PeakMemory | None = None, **changes: Any
+) -> ProfileRecord:
+    """A profile with a repeat for every rate."""
+    runs = tuple(profile_run(rate) for rate in rates)
+    known = [rate for rate in rates if rate is not None]
+    record = ProfileRecord(
+        name=name,
+        concurrency=32,
+        input_tokens=8192,
+        output_tokens=512,
+        requests=128,
+        runs=runs,
+        output_tok_s=sum(known) / len(known) if known and len(known) == len(rates) else None,
+        memory=memory or peak(),
+        load_sha256="ab",
+    )
+    return replace(record, **changes)
+
+
+def with_profiles(key: str, *profiles: ProfileRecord, **changes: Any) -> ConfigRecord:
+    """A configuration that was measured with these profiles."""
+    return config(key, profiles={each.name: each for each in profiles}, **changes)

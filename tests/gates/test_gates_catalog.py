@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -120,7 +121,7 @@ def test_a_configuration_has_its_own_gates(tmp_path: Path) -> None:
     assert found(gates, "baseline::slo").line == 2
 
 
-LATER = """accuracy:
+BLOCKS = """accuracy:
   - {name: gsm8k, suite: suites/gsm8k.jsonl, min_score: 80}
   - {name: mmlu, suite: suites/mmlu.jsonl}
 drift:
@@ -142,19 +143,68 @@ EVERYTHING = [
     "perplexity[wiki]",
 ]
 EVERYTHING += ["length", "speed", "memory", "energy", "audit", "budget", "precision", "score"]
+NEEDS = {
+    "contract": "contract",
+    "slo": "goodput",
+    "goodput": "goodput",
+    "accuracy": "accuracy",
+    "kl": "drift",
+    "perplexity": "drift",
+    "length": "accuracy",
+    "speed": "profiles",
+    "memory": "profiles",
+    "energy": "goodput",
+    "audit": "audit",
+    "budget": "budget",
+    "precision": "contract",
+    "score": "score",
+}
 
 
 def test_every_block_makes_its_gates_in_the_order_of_the_design(tmp_path: Path) -> None:
     configs = CONFIGS.replace("--fast]}}", "--fast]}, precision: W8A8KV8}")
-    gates = list_gates(spec(tmp_path, ENGINE, SLO, configs, LATER))
+    gates = list_gates(spec(tmp_path, ENGINE, SLO, configs, BLOCKS))
     assert [gate.gate for gate in gates if gate.config == "tuned"] == EVERYTHING
     assert [gate.gate for gate in gates if gate.config == "baseline"] == ["contract", "slo", "accuracy[gsm8k]"]
-    later = [gate for gate in gates if gate.gate in EVERYTHING[9:] and gate.kind != "energy"]
-    assert {gate.needs for gate in later} == {"later"}
-    assert {gate.needs for gate in gates if gate.kind in ("kl", "perplexity")} == {"drift"}
-    assert {gate.needs for gate in gates if gate.kind in ("accuracy", "length")} == {"accuracy"}
+    assert {gate.kind: gate.needs for gate in gates if gate.config == "tuned"} == NEEDS
     assert [gate.gate for gate in gates if gate.mode == "info"] == ["energy"]
-    assert all(gate.line is not None for gate in later if gate.kind != "precision")
+    assert all(gate.line is not None for gate in gates)
+    assert all(json.loads(json.dumps(gate.limits)) == gate.limits for gate in gates)
+
+
+def test_profiles_make_speed_and_memory_gates_that_name_them(tmp_path: Path) -> None:
+    text = "profiles: {serve: {}, interactive: {}, memory_capped: {kv_gib: 4}, online_slo: {}}\nbudget: {}\naudit: {}\n"
+    limits = "gates: {speed: {min: 1.1, max_error: 0.02}, memory: {min: 1.5}}\n"
+    gates = list_gates(spec(tmp_path, ENGINE, SLO, CONFIGS, text, limits))
+    names, missing = ["serve", "interactive", "memory_capped"], {"on_missing_baseline": "fail"}
+    speed = {"min": 1.1, "max_error": 0.02, "profiles": names, "online_slo": "default"}
+    assert found(gates, "tuned::speed").limits == speed | missing
+    assert found(gates, "tuned::memory").limits == {"min": 1.5, "profiles": names} | missing
+    assert found(gates, "tuned::audit").limits["profiles"] == names
+    assert found(gates, "tuned::budget").limits["profiles"] == ["serve", "interactive"]
+    assert not [gate for gate in gates if gate.config == "baseline" and gate.needs == "profiles"]
+
+
+def test_the_goodput_search_alone_is_a_speed_without_memory(tmp_path: Path) -> None:
+    gates = list_gates(spec(tmp_path, ENGINE, SLO, CONFIGS, "profiles: {online_slo: {}}\n"))
+    assert [gate.gate for gate in gates if gate.config == "tuned"] == ["contract", "slo", "goodput", "speed"]
+    assert found(gates, "tuned::speed").limits["profiles"] == []
+    plain = list_gates(spec(tmp_path, ENGINE, SLO, CONFIGS, "profiles: {serve: {}}\n"))
+    assert found(plain, "tuned::speed").limits["online_slo"] is None
+
+
+def test_the_score_rests_on_the_gates_that_there_are(tmp_path: Path) -> None:
+    text = "gates: {length: {mode: 'off'}, speed: {mode: info}}\n"
+    limits = found(list_gates(spec(tmp_path, ENGINE, SLO, CONFIGS, BLOCKS, text)), "tuned::score").limits
+    assert limits["gates"] == ["accuracy[gsm8k]", "accuracy[mmlu]", "accuracy[mean]", "speed", "memory"]
+
+
+def test_a_declared_precision_is_a_promise_of_whatever_role(tmp_path: Path) -> None:
+    configs = CONFIGS.replace("role: baseline}", "role: baseline, precision: W16A16KV16}")
+    gates = list_gates(spec(tmp_path, ENGINE, SLO, configs))
+    assert [(gate.config, gate.limits["declared"]) for gate in gates if gate.kind == "precision"] == [
+        ("baseline", "W16A16KV16")
+    ]
 
 
 def test_energy_with_a_limit_is_enforced(tmp_path: Path) -> None:
@@ -203,15 +253,22 @@ def test_one_suite_has_no_mean(tmp_path: Path) -> None:
     assert not [gate for gate in gates if gate.config == "baseline" and gate.kind == "accuracy"]
 
 
-def test_lengths_are_those_of_the_accuracy_suites(tmp_path: Path) -> None:
-    text = "gates: {length: {max_shift: 0.2}}\n"
-    limits = found(list_gates(spec(tmp_path, ENGINE, SLO, CONFIGS, LATER, text)), "tuned::length").limits
-    assert (limits["max_shift"], limits["suites"]) == (0.2, {"gsm8k": 200, "mmlu": 200})
-
-
-def test_lengths_of_drift_prompts_alone_are_not_measured_yet(tmp_path: Path) -> None:
-    gates = list_gates(spec(tmp_path, ENGINE, SLO, CONFIGS, "drift: {prompts: p.jsonl}\n"))
-    assert found(gates, "tuned::length").needs == "later"
+@pytest.mark.parametrize(
+    ("text", "needs", "suites", "drift"),
+    [
+        ("accuracy: {name: gsm8k, suite: g.jsonl, limit: 50}\n", "accuracy", {"gsm8k": 50}, False),
+        ("drift: {prompts: p.jsonl}\n", "drift", {}, True),
+        ("accuracy: {name: gsm8k, suite: g.jsonl}\ndrift: {}\n", "accuracy", {"gsm8k": 200}, False),
+        ("accuracy: {name: gsm8k, suite: g.jsonl}\ndrift: {prompts: p.jsonl}\n", "accuracy", {"gsm8k": 200}, True),
+    ],
+)
+def test_lengths_are_those_of_suites_and_of_prompts_that_are_not_theirs(
+    tmp_path: Path, text: str, needs: str, suites: dict[str, int], drift: bool
+) -> None:
+    gates = list_gates(spec(tmp_path, ENGINE, SLO, CONFIGS, text, "gates: {length: {max_shift: 0.2}}\n"))
+    length = found(gates, "tuned::length")
+    assert (length.needs, length.line is not None) == (needs, True)
+    assert length.limits == {"max_shift": 0.2, "suites": suites, "drift": drift, "on_missing_baseline": "fail"}
 
 
 def test_drift_gates_carry_what_judging_needs(tmp_path: Path) -> None:
@@ -226,7 +283,7 @@ def test_drift_gates_carry_what_judging_needs(tmp_path: Path) -> None:
 
 def test_accuracy_gates_carry_what_judging_needs(tmp_path: Path) -> None:
     text = "gates: {accuracy: {rule: noninferiority, max_mean_drop_pts: 0.5}}\n"
-    gates = list_gates(spec(tmp_path, ENGINE, SLO, CONFIGS, LATER, text))
+    gates = list_gates(spec(tmp_path, ENGINE, SLO, CONFIGS, BLOCKS, text))
     limits = found(gates, "tuned::accuracy[gsm8k]").limits
     assert {name: limits[name] for name in ("rule", "max_drop_pts", "min_score", "limit", "seeds", "control")} == {
         "rule": "noninferiority",
@@ -250,7 +307,7 @@ def test_what_relative_gates_do_without_a_baseline_comes_along(tmp_path: Path) -
     assert found(pair, "tuned::goodput").limits["on_missing_baseline"] == "fail"
 
 
-@pytest.mark.parametrize("parts", [(SLO,), (SLO, CONFIGS), (SLO, CONFIGS, LATER)])
+@pytest.mark.parametrize("parts", [(SLO,), (SLO, CONFIGS), (SLO, CONFIGS, BLOCKS)])
 def test_ids_are_unique_and_their_order_is_stable(tmp_path: Path, parts: tuple[str, ...]) -> None:
     loaded = spec(tmp_path, ENGINE, *parts)
     gates = list_gates(loaded)

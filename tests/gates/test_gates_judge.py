@@ -258,12 +258,14 @@ def test_what_the_time_budget_cut_off_is_inconclusive(kind: str) -> None:
     assert judge(gate(kind), config(invalid=(reason,)), BASELINE).verdict is Verdict.INCONCLUSIVE
 
 
-@pytest.mark.parametrize("kind", ["length", "kl", "speed", "memory", "audit", "precision", "score"])
-def test_what_this_version_does_not_measure_is_never_passed_over(kind: str) -> None:
-    later = replace(gate(kind), needs="later")
-    result = judge(later, config(), BASELINE)
-    assert (result.verdict, codes(result)) == (Verdict.INVALID, ["not_measured_yet"])
-    assert judge(replace(later, mode="info"), config(), BASELINE).verdict is Verdict.INFO
+@pytest.mark.parametrize("kind", ["length", "kl", "speed", "memory", "audit", "budget"])
+def test_what_was_not_measured_is_never_passed_over(kind: str) -> None:
+    limits = {"max_shift": 0.1, "suites": {"gsm8k": 200}, "max_nats_per_token": 0.02}
+    unmeasured = replace(gate(kind, limits if kind in ("length", "kl") else {}), scenario=None)
+    result = judge(unmeasured, config(), BASELINE)
+    assert (result.verdict, codes(result), result.found) == (Verdict.INVALID, ["not_measured"], Verdict.INVALID)
+    info = judge(replace(unmeasured, mode="info"), config(), BASELINE)
+    assert (info.verdict, info.found) == (Verdict.INFO, Verdict.INVALID)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gates_builders import config, gate, scored, suite, with_suites
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from pytest_tokenwatt.gates.judge import judge
 from pytest_tokenwatt.gates.shifts import length_deltas
 from pytest_tokenwatt.records import ConfigRecord, GateResult, GateSpec, ItemResult, Outcome, Reason, Verdict
+from pytest_tokenwatt.records.drift import AnswerLength, DriftRecord
 from pytest_tokenwatt.spec.load import load_spec
 
 GATE = gate("length", {"max_shift": 0.10, "suites": {"gsm8k": 200}}, scenario=None, needs="accuracy")
@@ -209,6 +211,75 @@ def test_the_same_engine_twice_compares_nothing() -> None:
     assert codes(judge(GATE, with_suites("tuned", GOOD, fingerprint="ab"), base)) == ["identical_configs"]
 
 
+# --- answers to drift prompts
+
+DRIFT = replace(GATE, limits={**GATE.limits, "suites": {}, "drift": True}, needs="drift")
+TOGETHER = replace(GATE, limits={**GATE.limits, "drift": True})
+
+
+def prompted(lengths: Sequence[int | None], *, cut: int = 0, sha256: str = "ab", **changes: Any) -> DriftRecord:
+    """Answers of so many tokens to drift prompts, the first ``cut`` of them cut; ``None`` failed."""
+    found = tuple(AnswerLength(f"p{place}", each, place < cut) for place, each in enumerate(lengths))
+    record = DriftRecord("cd", "prompt_logprobs", 20, 0, 0, None, None, answers=found, answers_sha256=sha256)
+    return replace(record, **changes)
+
+
+def with_drift(ours: DriftRecord | None, base: DriftRecord | None, spec: GateSpec = DRIFT) -> GateResult:
+    return judge(spec, config("tuned", drift=ours), config("baseline", drift=base))
+
+
+def test_a_drift_block_alone_has_its_own_answers() -> None:
+    result = with_drift(prompted([21] * 50), prompted([20] * 50))
+    assert (result.verdict, result.value, result.text) == (Verdict.PASS, 0.05, "+5.0 % [+5.0, +5.0] (50 answers)")
+    assert codes(with_drift(prompted([25] * 50), prompted([20] * 50))) == ["length_shift"]
+
+
+def test_answers_to_suites_and_to_drift_prompts_are_judged_together() -> None:
+    records = {
+        key: replace(of(key, [suite_tokens] * 50), drift=prompted([drift_tokens] * 50))
+        for key, suite_tokens, drift_tokens in (("tuned", 12, 30), ("baseline", 10, 30))
+    }
+    result = judge(TOGETHER, records["tuned"], records["baseline"])
+    assert (result.value, result.text[-13:]) == (0.05, "(100 answers)")
+    alone = judge(TOGETHER, records["tuned"], replace(records["baseline"], drift=None))
+    assert (alone.verdict, codes(alone)) == (Verdict.INVALID, ["baseline_invalid"])
+    assert alone.reasons[0].text.startswith("drift prompts: ")
+
+
+def test_what_failed_is_left_out_and_what_was_cut_decides_nothing() -> None:
+    result = with_drift(prompted([20] * 49 + [None]), prompted([20] * 50, cut=3))
+    assert result.text == "0.0 % [0.0, 0.0] (49 answers, 3 cut at max_tokens, 1 left out)"
+    cut = with_drift(prompted([20] * 50, cut=30), prompted([20] * 50, cut=30))
+    assert (cut.verdict, codes(cut)) == (Verdict.INCONCLUSIVE, ["mostly_truncated"])
+    assert cut.reasons[0].text.endswith("raise max_tokens and drift.tokens")
+
+
+@pytest.mark.parametrize(
+    ("ours", "base", "code"),
+    [
+        (None, prompted([20] * 50), "not_measured"),
+        (prompted([20] * 50), None, "baseline_invalid"),
+        (prompted([]), prompted([20] * 50), "not_measured"),
+        (prompted([20] * 50), prompted([]), "baseline_invalid"),
+        (prompted([20] * 50, sha256="ef"), prompted([20] * 50), "incomparable"),
+        (prompted([20] * 49), prompted([20] * 50), "unequal_items"),
+        (prompted([None] * 50), prompted([20] * 50), "no_token_counts"),
+        (prompted([20] * 50, invalid=(Reason("engine_died", "exit code -9"),)), prompted([20] * 50), "engine_died"),
+    ],
+)
+def test_drift_answers_that_cannot_be_compared_are_invalid(
+    ours: DriftRecord | None, base: DriftRecord | None, code: str
+) -> None:
+    result = with_drift(ours, base)
+    assert (result.verdict, codes(result), result.value) == (Verdict.INVALID, [code], None)
+
+
+def test_without_a_baseline_there_is_the_mean_of_drift_answers_too() -> None:
+    alone = judge(DRIFT, config("tuned", drift=prompted([20, 30, None])), None)
+    assert (codes(alone), alone.text) == (["no_baseline"], "25 tokens (2 answers)")
+    assert codes(judge(DRIFT, config("tuned"), None)) == ["not_measured"]
+
+
 # --- all configurations
 
 
@@ -226,3 +297,6 @@ def test_every_candidate_has_its_shift(tmp_path: Path) -> None:
     assert length_deltas(load_spec(path), (ours,), base)["tuned"].shift == 0.05
     path.write_text(engine + configs, encoding="utf-8")
     assert length_deltas(load_spec(path), (base, ours)) == {}
+    path.write_text(engine + configs + "drift: {prompts: p.jsonl}\n", encoding="utf-8")
+    answered_prompts = [replace(each, drift=prompted([20] * 40)) for each in (base, ours)]
+    assert length_deltas(load_spec(path), answered_prompts)["tuned"].n == 40

@@ -1,0 +1,68 @@
+"""The rule of the memory gate: peak memory of the profiles against the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_tokenwatt.gates.finding import Finding, no_baseline, unusable
+from pytest_tokenwatt.gates.speeds import config_profile_faults, memory_delta
+from pytest_tokenwatt.gates.wording import apart, number
+from pytest_tokenwatt.metrics.memory import SERVE
+from pytest_tokenwatt.records import ConfigRecord, GateSpec, Reason, Verdict
+from pytest_tokenwatt.records.profiles import MemoryDelta
+
+LEAST_ERROR = 0.01
+"""No peak of memory is known better than this: a gain less than this below its limit passes."""
+_ROUNDING = 1e-9
+_UNIT = "gain"
+
+
+def judge_memory(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRecord | None) -> Finding:
+    """Pass from a gain of ``min`` less its error on, or less 0.01 where that is more; else fail.
+
+    The gain is the geometric mean over the profiles of baseline peak / candidate peak.
+    """
+    rule, minimum = f">= {gate.limits['min']:g}", float(gate.limits["min"])
+    names: Sequence[str] | None = gate.limits.get("profiles")
+    if baseline is None:
+        return _alone(gate, candidate, rule)
+    delta = memory_delta(candidate, baseline, names=names)
+    if delta.overall is None or delta.overall.value is None:
+        return unusable(delta.faults or (Reason("not_measured", "the spec has no profile"),), rule)
+    value, error = delta.overall.value, delta.overall.error
+    allowed = max(error or 0.0, LEAST_ERROR)
+    text = _text(delta, value, candidate, baseline)
+    if value >= minimum - allowed - _ROUNDING:
+        return Finding(Verdict.PASS, text, rule, value, _UNIT, minimum, error)
+    why = f"{' < '.join(apart(value, minimum))} by more than {allowed:.3g}{_peaks(delta, candidate, baseline)}"
+    return Finding(Verdict.FAIL, text, rule, value, _UNIT, minimum, error, (Reason("memory_regression", why),))
+
+
+def _alone(gate: GateSpec, candidate: ConfigRecord, rule: str) -> Finding:
+    """Without a baseline there are only the candidate's own peaks."""
+    names = gate.limits.get("profiles") or list(candidate.profiles)
+    faults = [reason for name in names for reason in config_profile_faults(candidate, name)]
+    if faults:
+        return unusable(faults, rule)
+    peaks = [f"{name} {_gib(candidate.profiles[name].memory.peak_gib)}" for name in names]
+    return no_baseline(gate.limits.get("on_missing_baseline", "fail"), ", ".join(peaks), rule)
+
+
+def _text(delta: MemoryDelta, value: float, candidate: ConfigRecord, baseline: ConfigRecord) -> str:
+    """ "1.784 over 3 profiles (serve 30.1 GiB against 55.6)"."""
+    over = f" over {len(delta.profiles)} profiles" if len(delta.profiles) > 1 else ""
+    name = SERVE if SERVE in delta.profiles else next(iter(delta.profiles))
+    return f"{value:.3f}{over} ({_pair(name, candidate, baseline)})"
+
+
+def _peaks(delta: MemoryDelta, candidate: ConfigRecord, baseline: ConfigRecord) -> str:
+    return f" ({', '.join(_pair(name, candidate, baseline) for name in delta.profiles)})"
+
+
+def _pair(name: str, candidate: ConfigRecord, baseline: ConfigRecord) -> str:
+    ours, theirs = (record.profiles[name].memory.peak_gib for record in (candidate, baseline))
+    return f"{name} {_gib(ours)} against {'unknown' if theirs is None else number(theirs)}"
+
+
+def _gib(peak: float | None) -> str:
+    return "unknown" if peak is None else f"{number(peak)} GiB"
