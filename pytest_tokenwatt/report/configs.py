@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from pytest_tokenwatt.records import ConfigRecord, GoodputRecord, Percentile
-from pytest_tokenwatt.records.accuracy import AccuracyDelta, LengthDelta
-from pytest_tokenwatt.records.drift import DriftDelta
 from pytest_tokenwatt.report.accuracy import accuracy_entry, accuracy_summary, answers_files
+from pytest_tokenwatt.report.audit import timed_audit
+from pytest_tokenwatt.report.budget import budget
 from pytest_tokenwatt.report.describe import engine_text
 from pytest_tokenwatt.report.drift import kl_entry, missing_kl
+from pytest_tokenwatt.report.efficiency import efficiency, gain_intervals, memory, speed
 from pytest_tokenwatt.report.energy import (
     energy_block,
     energy_fields,
@@ -19,35 +19,27 @@ from pytest_tokenwatt.report.energy import (
     missing_energy,
     missing_idle,
 )
-from pytest_tokenwatt.report.length import length_interval, missing_length
+from pytest_tokenwatt.report.length import length_interval, lengths_asked, missing_length
+from pytest_tokenwatt.report.memory import peak_memory
 from pytest_tokenwatt.report.power import power_sources
+from pytest_tokenwatt.report.profiles import profile_entries, profile_files
+from pytest_tokenwatt.report.startup import precision, startup
+from pytest_tokenwatt.report.subject import Subject
+from pytest_tokenwatt.report.told import Told, together
 from pytest_tokenwatt.report.validity import validity
-from pytest_tokenwatt.spec.model import Configuration, Suite
-from pytest_tokenwatt.spec.quality import Drift
+from pytest_tokenwatt.spec.model import Configuration
 
 USUAL_PERCENTILES = ("ttft_p99_ms", "tpot_p99_ms")
 PUBLISHED = ("mbu_pct", "node_power_kw", "throttle_counts")
 """Figures of energy that have their place in published reports; the others stand behind those."""
 
 
-def config_entry(
-    record: ConfigRecord,
-    configuration: Configuration,
-    energy_band_pct: float | None = None,
-    *,
-    suites: Sequence[Suite] = (),
-    accuracy: AccuracyDelta | None = None,
-    length: LengthDelta | None = None,
-    drift_asked: Drift | None = None,
-    drift: DriftDelta | None = None,
-) -> dict[str, Any]:
-    """The entry of one configuration; its figures of serving are those of the first scenario.
-
-    ``suites`` are those of the spec, ``accuracy`` and ``length`` are how its answers compare with the
-    baseline's. ``energy_band_pct`` is the session's band of tokens per joule in that scenario; it gives their interval.
-    """
+def config_entry(subject: Subject) -> dict[str, Any]:
+    """The entry of one configuration; its figures of serving are those of the first scenario."""
+    record, configuration = subject.record, subject.configuration
     first = next(iter(record.scenarios.values()), None)
-    figures, energy = _figures(first), energy_fields(first)
+    figures, energy, told = _figures(first), energy_fields(first), _told(subject)
+    suites, band = subject.spec.accuracy, subject.energy_band_pct
     entry = {
         "key": record.key,
         "label": record.label,
@@ -59,36 +51,49 @@ def config_entry(
         "slo_pass_count": figures["slo_pass_count"],
         "repeats": first.repeats if first else configuration.scenarios[0].measurement.repeats,
         "throttle_counts": energy["throttle_counts"],
-        "accuracy": accuracy_entry(record, suites, accuracy),
-        **accuracy_summary(accuracy),
-        "length_shift": length.shift if length else None,
-        "kl": kl_entry(record, drift_asked, drift),
+        "accuracy": accuracy_entry(record, suites, subject.accuracy),
+        **accuracy_summary(subject.accuracy),
+        "length_shift": subject.length.shift if subject.length else None,
+        "kl": kl_entry(record, subject.spec.drift, subject.drift),
         "role": record.role,
         "like": record.like,
-        "precision": configuration.precision,
         **{name: value for name, value in energy.items() if name not in PUBLISHED},
         "idle_power_w": idle_power_w(record),
         **{name: figures[name] for name in ("output_tok_s", "rate_rps", "goodput_error_pct", "variance_band_pct")},
-        "intervals": {**_intervals(first), **energy_interval(first, energy_band_pct), **length_interval(length)},
+        **told.fields,
+        "intervals": {
+            **_intervals(first),
+            **energy_interval(first, band),
+            **length_interval(subject.length),
+            **gain_intervals(subject),
+        },
         "validity": validity((*record.invalid, *(first.invalid if first else ()))),
         "missing": {
             **_missing(record, configuration, first),
             **missing_idle(record, configuration),
-            **missing_length(record, bool(suites), length),
-            **missing_kl(record, drift_asked),
+            **missing_length(record, lengths_asked(subject.spec), subject.length),
+            **missing_kl(record, subject.spec.drift),
+            **told.missing,
         },
         "energy": energy_block(first),
         "power": power_sources(record),
+        "profiles": profile_entries(record),
         "notes": list(first.notes) if first else [],
         "minutes": dict(record.minutes),
         "files": _files(record),
     }
     if len(record.scenarios) > 1:
         entry["scenarios"] = {
-            name: _scenario(record, configuration, each, energy_band_pct if each is first else _own_band(each))
+            name: _scenario(record, configuration, each, band if each is first else _own_band(each))
             for name, each in record.scenarios.items()
         }
     return entry
+
+
+def _told(subject: Subject) -> Told:
+    """Profiles, memory, precision, start-up, reruns and audits, named as in published records."""
+    parts = (efficiency, speed, memory, peak_memory, precision, budget, timed_audit)
+    return together([*(part(subject) for part in parts), startup(subject.record)])
 
 
 def _scenario(
@@ -193,9 +198,8 @@ def _open_ends(goodput: GoodputRecord) -> dict[str, str]:
 def _files(record: ConfigRecord) -> list[str]:
     windows = (window.requests_file for goodput in record.scenarios.values() for window in goodput.windows)
     powers = (source.file for source in record.power)
-    return list(
-        dict.fromkeys([*record.files, *(name for name in (*windows, *powers) if name), *_quality_files(record)])
-    )
+    timed = [*(name for name in (*windows, *powers) if name), *profile_files(record)]
+    return list(dict.fromkeys([*record.files, *timed, *_quality_files(record)]))
 
 
 def _quality_files(record: ConfigRecord) -> list[str]:

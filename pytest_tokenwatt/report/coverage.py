@@ -7,23 +7,20 @@ from typing import Any
 
 from pytest_tokenwatt.records import ConfigRecord, GateResult, GoodputRecord, Verdict
 from pytest_tokenwatt.records.accuracy import LengthDelta
-from pytest_tokenwatt.records.drift import DriftDelta
 from pytest_tokenwatt.report.accuracy import unseen_accuracy
+from pytest_tokenwatt.report.audit import unseen_audits
+from pytest_tokenwatt.report.budget import unseen_budget
+from pytest_tokenwatt.report.context import ReportContext
 from pytest_tokenwatt.report.drift import unseen_drift
 from pytest_tokenwatt.report.length import unseen_length
+from pytest_tokenwatt.report.profiles import profile_faults
 from pytest_tokenwatt.report.unseen import unseen
+from pytest_tokenwatt.report.unseen_profiles import unseen_profiles
 from pytest_tokenwatt.spec.model import Configuration, Spec
 
-LATER = "not measured by this version"
 UNREAD = ("hardware.accelerator", "hardware.driver", "hardware.rated_bw_source")
 SIMULATED = "Simulated engine: the figures are those of a step-time model, not of any hardware"
 QUICK = "Quick mode: short windows, few repeats — validation only, not for publishing"
-_LATER_BLOCKS = {
-    "profiles": "Closed-loop speed and memory (profiles)",
-    "audit": "Audit of timed output (audit)",
-    "budget": "Rerun with less memory (budget)",
-    "score": "Leaderboard figures (score)",
-}
 
 
 def caveats(spec: Spec, records: Sequence[ConfigRecord], *, interrupted: str | None = None) -> tuple[str, ...]:
@@ -41,6 +38,7 @@ def status(found: Sequence[str], records: Sequence[ConfigRecord], gates: Sequenc
         or any(_invalid(goodput) for goodput in record.scenarios.values())
         or any(suite.invalid for suite in record.suites.values())
         or _drift_invalid(record)
+        or _timed_invalid(record)
         for record in records
     )
     return "draft" if found or invalid or not records else "published"
@@ -58,21 +56,31 @@ def _drift_invalid(record: ConfigRecord) -> bool:
     return any((drift.invalid, *divergences, *(each.invalid for each in drift.perplexity.values())))
 
 
+def _timed_invalid(record: ConfigRecord) -> bool:
+    profiles = [profile_faults(each) for each in (*record.profiles.values(), *record.again.values())]
+    rerun = [each.invalid for each in record.budgets.values()]
+    return any((*profiles, *rerun, *(each.invalid for each in record.audits.values())))
+
+
 def not_covered(
     spec: Spec,
     records: Sequence[ConfigRecord],
     found: Sequence[str],
     blocks: Mapping[str, Mapping[str, Any]],
-    lengths: Mapping[str, LengthDelta],
-    drift: Mapping[str, DriftDelta],
+    context: ReportContext,
 ) -> list[str]:
     """The spec's own list, what the engines did not answer, what this version does not measure, and the caveats.
 
     ``blocks`` are those of the report that describe machine, software and model; what is null in them is named.
-    ``lengths`` are those of answers against the baseline's, ``drift`` that of distributions, by configuration.
     """
     own = spec.raw.get("not_covered") or ()
-    unmeasured = (*_unmeasured(spec, records, lengths), *unseen_drift(spec, records, drift))
+    unmeasured = (
+        *_unmeasured(spec, records, context.lengths),
+        *unseen_drift(spec, records, context.drift),
+        *unseen_profiles(spec, records, context.speeds),
+        *unseen_audits(spec, records),
+        *unseen_budget(spec, records),
+    )
     lines = [*own, *_of_records(records), *unmeasured, *_unsaid(blocks), *found]
     return list(dict.fromkeys(line for line in lines if line))
 
@@ -100,9 +108,6 @@ def _unmeasured(spec: Spec, records: Sequence[ConfigRecord], lengths: Mapping[st
     yield from unseen_length(spec, records, lengths)
     if spec.fleet is None:
         yield "Fleet figures: the spec has no fleet block"
-    for block, name in _LATER_BLOCKS.items():
-        if spec.present(block):
-            yield f"{name}: {LATER}"
     if spec.load.backend == "ray":
         yield "Load from several machines (load.backend: ray): not available in this version; all came from this one"
     measured = {record.key for record in records}

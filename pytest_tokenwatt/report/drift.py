@@ -9,6 +9,7 @@ from typing import Any
 from pytest_tokenwatt.records import ConfigRecord, Reason
 from pytest_tokenwatt.records.drift import Divergence, DriftDelta, DriftRecord, PerplexityDelta, PerplexityRecord
 from pytest_tokenwatt.report.text import nats
+from pytest_tokenwatt.report.told import NO_BASELINE, OWN, why
 from pytest_tokenwatt.report.validity import validity
 from pytest_tokenwatt.spec.model import Spec
 from pytest_tokenwatt.spec.quality import Drift
@@ -22,7 +23,6 @@ _FIGURES = (
     *("kl_lower", "kl_lower_se", "kl_sampled", "kl_sampled_se", "tail_mass", "top1_agreement"),
 )
 _NO_BLOCK = "the spec has no drift block"
-_OWN = "the baseline is what others are compared with"
 _MEASURABLE = 1.96
 """Standard errors beyond which a divergence is told from the control."""
 
@@ -50,6 +50,8 @@ def kl_entry(record: ConfigRecord, asked: Drift | None, delta: DriftDelta | None
         "ppl": {name: _perplexity(drift, name, delta) for name in _corpora(drift, asked)},
         "decode_gap": _finite(drift.decode_gap),
         "decode_tokens": drift.decode_tokens,
+        **({"decode_route": drift.decode_route} if drift.decode_route else {}),
+        **({"decode_route": drift.decode_route} if drift.decode_route else {}),
         "validity": validity(_faults(record, delta)),
         "doubts": [{"code": reason.code, "text": reason.text} for reason in delta.kl.doubts] if delta else [],
         "notes": [*drift.notes, *(drift.against.notes if drift.against else ())],
@@ -67,12 +69,13 @@ def _finite(value: float | None) -> float | None:
 
 
 def _identity(control: Divergence) -> dict[str, Any]:
-    return {
+    fields = {
         **_figures(control, (*_PUBLISHED, "top1_agreement")),
         "sequences": control.sequences,
         "tokens": control.tokens,
         "validity": validity(control.invalid),
     }
+    return {**fields, **_missing(fields, why(control.invalid, "not known of what was scored"))}
 
 
 def _by_confidence(found: Divergence | None) -> dict[str, dict[str, float]] | None:
@@ -104,15 +107,24 @@ def _corpora(drift: DriftRecord, asked: Drift | None) -> list[str]:
 def _perplexity(drift: DriftRecord, name: str, delta: DriftDelta | None) -> dict[str, Any]:
     """``ppl_bf16`` is the baseline's, whatever its precision: published records call it so."""
     own, compared = drift.perplexity.get(name), delta.perplexity.get(name) if delta else None
-    return {
-        "dnll": compared.dnll if compared else None,
-        "dnll_se": compared.dnll_se if compared else None,
+    faults = _corpus_faults(own, compared)
+    fields = {
+        "dnll": _finite(compared.dnll) if compared else None,
+        "dnll_se": _finite(compared.dnll_se) if compared else None,
         "ppl": _finite(own.ppl) if own else None,
-        "ppl_bf16": compared.ppl_bf16 if compared else None,
+        "ppl_bf16": _finite(compared.ppl_bf16) if compared else None,
         "tokens": own.tokens if own else None,
         "windows": own.windows if own else None,
-        "validity": validity(_corpus_faults(own, compared)),
+        "validity": validity(faults),
     }
+    reason = why(faults, "one window has no error" if compared else NO_BASELINE)
+    return {**fields, **_missing(fields, reason)}
+
+
+def _missing(fields: Mapping[str, Any], reason: str) -> dict[str, Any]:
+    """The reason of each null as a field; nothing without one."""
+    nulls = [name for name, value in fields.items() if value is None]
+    return {"missing": dict.fromkeys(nulls, reason)} if nulls else {}
 
 
 def _corpus_faults(own: PerplexityRecord | None, compared: PerplexityDelta | None) -> tuple[Reason, ...]:
@@ -162,7 +174,7 @@ def _why_no_kl(record: ConfigRecord, asked: Drift | None, delta: DriftDelta | No
     if record.drift is None:
         return "not measured in this run"
     if record.role == "baseline":
-        return _OWN
+        return OWN
     return "; ".join(map(str, delta.kl.faults)) if delta else "there is no baseline to compare with"
 
 

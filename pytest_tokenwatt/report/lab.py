@@ -4,52 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date
 from typing import Any
 
 from pytest_tokenwatt.records import ConfigRecord, GateResult
-from pytest_tokenwatt.records.accuracy import AccuracyDelta, LengthDelta
-from pytest_tokenwatt.records.drift import DriftDelta
 from pytest_tokenwatt.report import describe
 from pytest_tokenwatt.report.accuracy import accuracy_block, suite_hashes
+from pytest_tokenwatt.report.again import baseline_again, machine_drift
 from pytest_tokenwatt.report.configs import config_entry
+from pytest_tokenwatt.report.context import ReportContext
 from pytest_tokenwatt.report.coverage import caveats, not_covered, status
 from pytest_tokenwatt.report.fleet import Bands, fleet_block
 from pytest_tokenwatt.report.machine import driver, gpu_ids, hardware
 from pytest_tokenwatt.report.power import power_block
+from pytest_tokenwatt.report.subject import Subject
+from pytest_tokenwatt.report.submission import submission
 from pytest_tokenwatt.report.summary import summary
 from pytest_tokenwatt.report.validity import reasons
 from pytest_tokenwatt.spec.model import Configuration, Spec
 
+__all__ = ["REPORT_SCHEMA", "ReportContext", "build_report", "report_title"]
+
 REPORT_SCHEMA = "tokenwatt-report/1"
 DIGITS = 6
-
-
-@dataclass(frozen=True, slots=True)
-class ReportContext:
-    """What a report says of the run beside its records.
-
-    ``generated`` is an aware instant; ``command`` the words of the command line that repeats the run; ``versions``
-    name the software around the engine. ``variance_band_pct`` is the band over all configurations (measured by
-    repeats and by a repeated baseline), ``energy_band_pct`` that of tokens per joule; ``None`` when there was nothing
-    to compare. ``accuracy`` is how the answers of each configuration compare with the baseline's, ``lengths``
-    how long they are, ``drift`` how far its distributions are from the baseline's. ``interrupted`` says what ended
-    the run early.
-    """
-
-    generated: datetime
-    command: tuple[str, ...]
-    versions: Mapping[str, str] = field(default_factory=dict)
-    variance_band_pct: float | None = None
-    title: str | None = None
-    interrupted: str | None = None
-    energy_band_pct: float | None = None
-    accuracy: Mapping[str, AccuracyDelta] = field(default_factory=dict)
-    lengths: Mapping[str, LengthDelta] = field(default_factory=dict)
-    drift: Mapping[str, DriftDelta] = field(default_factory=dict)
 
 
 def build_report(
@@ -60,6 +40,7 @@ def build_report(
     What is not known is ``None``: ``not_covered`` says why for the whole run, ``configs[].missing`` for one
     configuration. Figures are rounded to six significant digits; the records keep them all.
     """
+    subjects = _subjects(spec, records, context)
     pairs = [(record, spec.configuration(record.key)) for record in records]
     first = pairs[0][1] if pairs else spec.configurations[0]
     scenario = first.scenarios[0]
@@ -74,7 +55,7 @@ def build_report(
         "status": status(found, records, gates),
         "title": report_title(spec, context.title),
         "published": context.generated.date().isoformat(),
-        "summary": summary(records, gates, found, context.accuracy, context.drift),
+        "summary": summary(records, gates, found, context),
         **blocks,
         "slo": describe.slo(scenario),
         "workload": describe.workload(first, scenario),
@@ -82,10 +63,11 @@ def build_report(
         "accuracy": accuracy_block(spec, records),
         "runs": scenario.measurement.repeats,
         "variance_band_pct": context.variance_band_pct,
+        "machine_drift": _machine_drift(records, context),
         "fleet": fleet_block(spec, records, Bands(context.variance_band_pct, context.energy_band_pct)),
-        "configs": [_entry(spec, context, record, configuration) for record, configuration in pairs],
+        "configs": [_entry(subject, context) for subject in subjects],
         "not_covered": [
-            *not_covered(spec, records, found, blocks, context.lengths, context.drift),
+            *not_covered(spec, records, found, blocks, context),
             *_no_band(context),
         ],
         "reproduce": shlex.join(context.command),
@@ -110,17 +92,40 @@ def report_title(spec: Spec, title: str | None = None) -> str:
     return title or describe.raw(spec.raw, "title") or spec.name
 
 
-def _entry(spec: Spec, context: ReportContext, record: ConfigRecord, configuration: Configuration) -> dict[str, Any]:
-    return config_entry(
-        record,
-        configuration,
-        context.energy_band_pct,
-        suites=spec.accuracy,
-        accuracy=context.accuracy.get(record.key),
-        length=context.lengths.get(record.key),
-        drift_asked=spec.drift,
-        drift=context.drift.get(record.key),
-    )
+def _subjects(spec: Spec, records: Sequence[ConfigRecord], context: ReportContext) -> list[Subject]:
+    baseline = _baseline(records)
+    return [
+        Subject(
+            spec=spec,
+            record=record,
+            baseline=baseline,
+            energy_band_pct=context.energy_band_pct,
+            accuracy=context.accuracy.get(record.key),
+            length=context.lengths.get(record.key),
+            drift=context.drift.get(record.key),
+            speed=context.speeds.get(record.key),
+            memory=context.memories.get(record.key),
+            score=context.scores.get(record.key),
+        )
+        for record in records
+    ]
+
+
+def _machine_drift(records: Sequence[ConfigRecord], context: ReportContext) -> dict[str, Any]:
+    baseline = _baseline(records)
+    return machine_drift(baseline, baseline_again(records, baseline), context.variance_band_pct)
+
+
+def _baseline(records: Sequence[ConfigRecord]) -> ConfigRecord | None:
+    return next((record for record in records if record.role == "baseline"), None)
+
+
+def _entry(subject: Subject, context: ReportContext) -> dict[str, Any]:
+    """The configuration's entry, and the submission record of a candidate whose spec asks for a score."""
+    entry, record = config_entry(subject), subject.record
+    if subject.spec.score is None or record.role == "baseline" or record.like is not None:
+        return entry
+    return {**entry, "submission": submission(subject, context.generated, context.finished)}
 
 
 def _gate(gate: GateResult) -> dict[str, Any]:
@@ -190,11 +195,16 @@ def _canonical(raw: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """JSON values only, floats rounded to six significant digits."""
+    """JSON values only (null for what JSON cannot hold), floats rounded to six significant digits."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
     if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}")
+        return _rounded(value) if math.isfinite(value) else None
     return value.isoformat() if isinstance(value, date) else value
+
+
+def _rounded(value: float) -> float:
+    """Six significant digits, but a count such as 2186576.0 as it is."""
+    return value if value.is_integer() else float(f"{value:.{DIGITS}g}")

@@ -7,10 +7,16 @@ from typing import Any
 
 from pytest_tokenwatt.records import ConfigRecord
 from pytest_tokenwatt.records.accuracy import LengthDelta
+from pytest_tokenwatt.report.told import OWN
 from pytest_tokenwatt.spec.model import Spec
 
 FIELD = "length_shift"
-_NO_SUITE = "the spec has no accuracy block"
+_NOTHING_ASKED = "the spec has neither an accuracy nor a drift block"
+
+
+def lengths_asked(spec: Spec) -> bool:
+    """Whether any answers are compared: those to the suites, or to drift prompts."""
+    return bool(spec.accuracy) or spec.drift is not None
 
 
 def length_interval(delta: LengthDelta | None) -> dict[str, Any]:
@@ -23,7 +29,7 @@ def length_interval(delta: LengthDelta | None) -> dict[str, Any]:
 
 
 def missing_length(record: ConfigRecord, asked: bool, delta: LengthDelta | None) -> dict[str, str]:
-    """Why the shift, or its interval, is ``None``; ``asked``: the spec has suites."""
+    """Why the shift, or its interval, is ``None``; ``asked``: the spec has answers to compare."""
     if delta is not None and delta.shift is not None:
         why = "; ".join(map(str, delta.doubts))
         return {} if delta.interval is not None else {f"intervals.{FIELD}.{end}": why for end in ("low", "high")}
@@ -32,21 +38,19 @@ def missing_length(record: ConfigRecord, asked: bool, delta: LengthDelta | None)
 
 def _why_none(record: ConfigRecord, asked: bool, delta: LengthDelta | None) -> str:
     if not asked:
-        return _NO_SUITE
+        return _NOTHING_ASKED
     if record.role == "baseline":
-        return "the baseline is what others are compared with"
-    if record.invalid or not record.suites:
+        return OWN
+    if record.invalid or not (record.suites or record.drift):
         return "; ".join(map(str, record.invalid)) or "not measured in this run"
     return "; ".join(map(str, delta.faults)) if delta else "there is no baseline to compare with"
 
 
 def unseen_length(spec: Spec, records: Sequence[ConfigRecord], deltas: Mapping[str, LengthDelta]) -> Iterator[str]:
     """What the run did not see of lengths: candidates without a figure, and answers that were cut."""
-    if not spec.accuracy:
-        yield f"Length of answers: {_NO_SUITE}"
+    if not lengths_asked(spec):
+        yield f"Length of answers: {_NOTHING_ASKED}"
         return
-    if spec.present("drift"):
-        yield "Length of answers: of the accuracy suites alone; those to drift prompts are not measured by this version"
     for record in records:
         delta = deltas.get(record.key)
         if record.role == "baseline":

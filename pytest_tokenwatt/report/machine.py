@@ -40,9 +40,13 @@ def gpu_ids(records: Sequence[ConfigRecord]) -> list[str] | None:
 
 def card_count(record: ConfigRecord, spec: Spec) -> int:
     """Accelerators that a configuration ran on: those that were read, else the declared ones."""
+    return read_gpus(record) or declared_gpus(spec, spec.configuration(record.key))
+
+
+def read_gpus(record: ConfigRecord) -> int:
+    """Accelerators that the driver (or the embedded engine) named for a configuration; 0: not known."""
     boards = [len(source.sensors) for source in record.power if source.kind == "board"]
-    read = len(record.gpus) or next((count for count in boards if count), 0)
-    return read or declared_gpus(spec, spec.configuration(record.key))
+    return len(record.gpus) or next((count for count in boards if count), 0)
 
 
 def _accelerator(records: Sequence[ConfigRecord]) -> str | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from pytest_tokenwatt.records import DEFAULT_SCENARIO, ConfigRecord, GateResult, Verdict
 from pytest_tokenwatt.records.accuracy import AccuracyDelta
-from pytest_tokenwatt.records.drift import DriftDelta
+from pytest_tokenwatt.report.context import ReportContext
 from pytest_tokenwatt.report.drift import drift_words
+from pytest_tokenwatt.report.gains import gain_words, score_words
 from pytest_tokenwatt.report.text import change, listing, number, points
 
 _AXES = {"goodput": "SLO goodput", "energy": "tokens per joule"}
@@ -17,15 +18,23 @@ def summary(
     records: Sequence[ConfigRecord],
     gates: Sequence[GateResult],
     caveats: Sequence[str],
-    accuracy: Mapping[str, AccuracyDelta] | None = None,
-    drift: Mapping[str, DriftDelta] | None = None,
+    context: ReportContext,
 ) -> str:
     """What the run showed of each configuration, behind the first words of each caveat."""
     heads = [f"{caveat.split(':', 1)[0]}." for caveat in caveats]
-    compared = {record.key: [*_answers((accuracy or {}).get(record.key))] for record in records}
-    for key, delta in (drift or {}).items():
-        compared.setdefault(key, []).extend(drift_words(delta))
-    return " ".join([*heads, *(_sentence(record, records, gates, compared[record.key]) for record in records)])
+    return " ".join([*heads, *(_sentence(record, records, gates, _compared(record, context)) for record in records)])
+
+
+def _compared(record: ConfigRecord, context: ReportContext) -> list[str]:
+    """What quality, speed and memory are against the baseline's."""
+    key = record.key
+    drift = context.drift.get(key)
+    return [
+        *gain_words(context.speeds.get(key), context.memories.get(key)),
+        *_answers(context.accuracy.get(key)),
+        *(drift_words(drift) if drift else ()),
+        *score_words(context.scores.get(key)),
+    ]
 
 
 def _sentence(

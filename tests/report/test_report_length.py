@@ -82,10 +82,12 @@ def test_a_missing_shift_has_its_reason(
 
 def test_without_suites_it_is_said_once(tmp_path: Path) -> None:
     report = report_of(tmp_path, None, RECORDS, accuracy=None)
-    assert lines(report) == ["Length of answers: the spec has no accuracy block"]
-    assert {each["missing"]["length_shift"] for each in report["configs"]} == {"the spec has no accuracy block"}
+    assert lines(report) == ["Length of answers: the spec has neither an accuracy nor a drift block"]
+    assert {each["missing"]["length_shift"] for each in report["configs"]} == {
+        "the spec has neither an accuracy nor a drift block"
+    }
 
 
-def test_drift_prompts_are_not_among_the_answers(tmp_path: Path) -> None:
-    (line,) = lines(report_of(tmp_path, drift={"prompts": "p.jsonl"}))
-    assert line.startswith("Length of answers: of the accuracy suites alone")
+def test_drift_prompts_alone_give_lengths_too(tmp_path: Path) -> None:
+    report = report_of(tmp_path, None, RECORDS, accuracy=None, drift={"prompts": "p.jsonl"})
+    assert lines(report) == ["tuned: Length of answers: not measured in this run"]
