@@ -49,6 +49,7 @@ test-vllm: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python tests/bench/bench_client.py
 	$(BIN)/python tests/bench/bench_power.py
+	$(BIN)/python tests/bench/bench_scores.py
 
 clean:
 	rm -rf $(VENV) $(OLDEST_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

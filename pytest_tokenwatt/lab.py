@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -14,29 +14,52 @@ from typing import Any, Protocol
 
 from pytest_tokenwatt import __version__
 from pytest_tokenwatt.campaign import drift_plan
-from pytest_tokenwatt.campaign.drift_values import corpus_name, kl_value, perplexity_value
-from pytest_tokenwatt.campaign.identify import driver_trouble
-from pytest_tokenwatt.campaign.lengths import length_value
+from pytest_tokenwatt.campaign.after import Aftermath
+from pytest_tokenwatt.campaign.foreseen import (
+    compares,
+    needs_the_band,
+    without_baseline,
+    without_candidate,
+    without_driver,
+)
+from pytest_tokenwatt.campaign.kinds import (
+    ACCURACY,
+    AFTER,
+    AGAIN,
+    AUDIT,
+    BEHIND_ALL,
+    DRIFT,
+    EVERYTHING,
+    LENGTH,
+    TIMED,
+    of_gates,
+    with_implied,
+)
+from pytest_tokenwatt.campaign.ledger import blank_record
+from pytest_tokenwatt.campaign.measured import Measured
 from pytest_tokenwatt.campaign.misfits import misfits
 from pytest_tokenwatt.campaign.observe import Deadline
-from pytest_tokenwatt.campaign.order import by_phase
-from pytest_tokenwatt.campaign.phase import ACCURACY, DRIFT, EVERYTHING, GOODPUT, Phase
-from pytest_tokenwatt.campaign.plan import Work, minutes, plan_view
-from pytest_tokenwatt.campaign.readings import accuracy_of, energy_of, goodput_of, power_of, suite_name
+from pytest_tokenwatt.campaign.order import by_phase, repeat_of_baseline
+from pytest_tokenwatt.campaign.outputs import OutputShelf
+from pytest_tokenwatt.campaign.phase import Phase
+from pytest_tokenwatt.campaign.plan import Work, later_minutes, minutes, plan_view
 from pytest_tokenwatt.campaign.resume import earlier_records
 from pytest_tokenwatt.campaign.session import Session
 from pytest_tokenwatt.campaign.suites import Shelf
 from pytest_tokenwatt.engine.start import RunningEngine
-from pytest_tokenwatt.errors import EngineError, NotMeasured, Problem, UsageError
+from pytest_tokenwatt.errors import EngineError, Problem, UsageError
+from pytest_tokenwatt.gates.asked import counts_drift_answers
 from pytest_tokenwatt.gates.band import session_band_pct, session_energy_band_pct
 from pytest_tokenwatt.gates.catalog import list_gates
 from pytest_tokenwatt.gates.deltas import accuracy_deltas
 from pytest_tokenwatt.gates.divergence import drift_deltas
 from pytest_tokenwatt.gates.judge import exit_code, judge
+from pytest_tokenwatt.gates.qualify import score_deltas
 from pytest_tokenwatt.gates.shifts import length_deltas
+from pytest_tokenwatt.gates.speeds import memory_deltas, speed_deltas
 from pytest_tokenwatt.gates.user import judge_user_rule
 from pytest_tokenwatt.quality.scoring import Scorer
-from pytest_tokenwatt.records import DEFAULT_SCENARIO, ConfigRecord, GateResult, GateSpec
+from pytest_tokenwatt.records import ConfigRecord, GateResult, GateSpec
 from pytest_tokenwatt.report.coverage import caveats
 from pytest_tokenwatt.report.lab import ReportContext, build_report, report_title
 from pytest_tokenwatt.report.plan_text import render_plan
@@ -48,7 +71,6 @@ from pytest_tokenwatt.store.atomic import write_json
 from pytest_tokenwatt.store.journal import Event, Journal
 from pytest_tokenwatt.store.records_json import write_run_record
 from pytest_tokenwatt.store.rundir import RunDirectory, file_obstacle
-from pytest_tokenwatt.values import Accuracy, Energy, Goodput, KlDrift, LengthShift, PerplexityChange, Power
 
 REPORT_NAME = "report.json"
 JOURNAL = "journal.jsonl"
@@ -101,7 +123,7 @@ class Finished:
         return render_table(self.title, self.results, screen, notes=self.notes, report=report)
 
 
-class Lab:
+class Lab(Measured):
     """One spec's run. Creating it starts nothing and writes nothing; every measurement is taken at most once."""
 
     def __init__(self, spec: Spec, options: LabOptions, events: LabEvents) -> None:
@@ -118,7 +140,9 @@ class Lab:
         self._kinds = EVERYTHING
         self._shelf = Shelf(spec, options.scorers)
         self._live: set[str] = set()
+        self._after_ran = False
         self._results: dict[str, GateResult] = {}
+        self._beside: dict[str, GateResult] = {}
         self._interrupted: str | None = None
         self.finished: Finished | None = None
 
@@ -135,16 +159,17 @@ class Lab:
         ``also`` are configurations that tests measure without a gate.
         """
         chosen = self._chosen(selected, also)
-        own = (*self._unwritable(), *self._without_baseline(selected), *self._without_candidate())
+        own = (*self._unwritable(), *without_baseline(self.spec, selected), *without_candidate(self.spec))
         suites = self._shelf.problems() if ACCURACY in self._kinds else ()
         prompts = drift_plan.problems(self.spec) if DRIFT in self._kinds else ()
-        driver = self._without_driver(chosen) if GOODPUT in self._kinds else ()
+        driver = without_driver(self.spec, chosen) if self._kinds & TIMED else ()
         found = [*preflight(self.spec, chosen), *misfits(self.spec, chosen), *driver, *suites, *prompts, *own]
         return list(dict.fromkeys(found))
 
     def minutes(self, selected: Sequence[GateSpec], also: Sequence[str] = ()) -> float:
         """How long the run will probably take."""
-        return sum(minutes(config, self._work()) for config in self._chosen(selected, also))
+        chosen, work = self._chosen(selected, also), self._work()
+        return sum(minutes(config, work) for config in chosen) + later_minutes(chosen, work)
 
     def plan_text(
         self,
@@ -166,14 +191,23 @@ class Lab:
     ) -> None:
         """Say what will be judged, for which configurations tests want the running engine, and what they measure."""
         self._live = set(live_configs)
+        asked = kinds | set(of_gates(selected))
+        if LENGTH in asked:
+            asked |= {ACCURACY, DRIFT} if counts_drift_answers(self.spec) else {ACCURACY}
+        self._kinds = with_implied(asked)
         self._needed = self._keys_for(selected, live_configs)
-        self._kinds = EVERYTHING & (kinds | {gate.needs for gate in selected})
 
     def last_phase_of(self, gate: GateSpec) -> str:
-        """Key of the last configuration that must be measured before the gate can be judged."""
-        if not _needs_the_band(gate):
+        """Key of the last configuration that must be measured before the gate can be judged, or ``AFTER`` all."""
+        if gate.needs in BEHIND_ALL and self._aftermath().needed:
+            return AFTER
+        if not (needs_the_band(gate) or gate.needs in BEHIND_ALL):
             return gate.config
         return self._keys_for([gate], self._needed or ())[-1]
+
+    def measured_last(self, kinds: Iterable[str]) -> bool:
+        """Whether any of ``kinds`` is only known when engines were started behind the last configuration's phase."""
+        return not BEHIND_ALL.isdisjoint(kinds) and self._aftermath().needed
 
     # --- measuring and judging
 
@@ -183,62 +217,6 @@ class Lab:
         if identity not in self._results:
             self._results[identity] = self._judged(gate)
         return self._results[identity]
-
-    def goodput(self, config: str, scenario: str = DEFAULT_SCENARIO) -> Goodput:
-        """Measured goodput. Raises like ``readings.goodput_of``."""
-        return goodput_of(self._record(config), scenario)
-
-    def energy(self, config: str, scenario: str = DEFAULT_SCENARIO) -> Energy:
-        """Energy over the confirming windows. Raises like ``readings.energy_of``."""
-        return energy_of(self._record(config), scenario)
-
-    def power(self, config: str) -> Power:
-        """The power sources. Raises like ``readings.power_of``."""
-        return power_of(self._record(config), self.run_dir)
-
-    def accuracy(self, config: str, suite: str | None = None) -> Accuracy:
-        """A suite's score, and its difference to the baseline, which is measured for it; ``None``: the only suite.
-
-        Raises like ``readings.accuracy_of``, and ``UsageError`` for a suite that there is not.
-        """
-        name = suite_name(self.spec, suite)
-        return accuracy_of(self._record(config), self._other_baseline(config), name)
-
-    def length_shift(self, config: str) -> LengthShift:
-        """How long the answers to all suites are against the baseline's, which is measured for it.
-
-        Raises ``GateFailed`` when a suite is invalid, ``NotMeasured`` without suites, without a baseline, or of it.
-        """
-        if not self.spec.accuracy:
-            raise NotMeasured("length_shift", "the spec has no accuracy block")
-        base = self.spec.baseline
-        if base is None or base.key == config:
-            raise NotMeasured(f"{config} length_shift", "there is no baseline to compare with")
-        return length_value(self.spec, self._record(config), self._record(base.key))
-
-    def kl_drift(self, config: str) -> KlDrift:
-        """The divergence from the baseline, which is measured for it.
-
-        Raises ``GateFailed`` when it is invalid, ``NotMeasured`` without a drift block, without a baseline, or of it.
-        """
-        if self.spec.drift is None:
-            raise NotMeasured("kl_drift", "the spec has no drift block")
-        base = self._other_baseline(config)
-        if base is None:
-            raise NotMeasured(f"{config} kl_drift", "there is no baseline to compare with")
-        return kl_value(self._record(config), base, control=self.spec.drift.control)
-
-    def perplexity(self, config: str, corpus: str | None = None) -> PerplexityChange:
-        """Perplexity on a corpus, and its difference to the baseline, which is measured for it; ``None``: the only one.
-
-        Raises like ``perplexity_value``, and ``UsageError`` for a corpus that there is not.
-        """
-        name = corpus_name(self.spec, corpus)
-        return perplexity_value(name, self._record(config), self._other_baseline(config))
-
-    def _other_baseline(self, config: str) -> ConfigRecord | None:
-        base = self.spec.baseline
-        return None if base is None or base.key == config else self._record(base.key)
 
     def engine(self, config: str) -> RunningEngine:
         """The running engine of a configuration. Raises ``EngineError`` when it did not start or is over."""
@@ -315,58 +293,60 @@ class Lab:
             remedy = "name the run directory, or one that is empty or absent"
             yield Problem(str(self.spec.path), None, "--tokenwatt-resume", f"{self.run_dir} holds no run", remedy)
 
-    def _without_baseline(self, selected: Sequence[GateSpec]) -> Iterator[Problem]:
-        """Gates that compare with a baseline that there is not: said at once, though each has a verdict of its own."""
-        relative = [gate for gate in selected if _needs_baseline(gate) and gate.mode == "enforce"]
-        if relative and self.spec.baseline is None:
-            names = ", ".join(f"{gate.config} {gate.gate}" for gate in relative)
-            skipped = relative[0].limits.get("on_missing_baseline") == "record"
-            what = f"there is no baseline, so that {names} will {'be skipped' if skipped else 'fail'}"
-            remedy = "add a configuration with role baseline"
-            yield Problem(str(self.spec.path), relative[0].line, None, what, remedy, severity="warning")
-
-    def _without_driver(self, chosen: Sequence[Configuration]) -> Iterator[Problem]:
-        """Boards that are to be read here, where no driver answers: energy would be found missing after everything."""
-        boards = [config for config in chosen if any(source.source == "board" for source in config.power)]
-        here = [config for config in boards if config.engine.method != "attach"]
-        trouble = driver_trouble() if here else None
-        if trouble is not None:
-            what = f"source board cannot be read: {trouble}"
-            yield Problem(str(self.spec.path), self.spec.line("power"), "power", what, severity="warning")
-
-    def _without_candidate(self) -> Iterator[Problem]:
-        """A ratio to the baseline that the spec writes down, where the baseline is all there is to measure."""
-        line = self.spec.line("gates", "goodput", "min")
-        if line is not None and all(config.role == "baseline" for config in self.spec.configurations):
-            what = "gates.goodput.min compares with the baseline, and there is nothing to compare: it makes no gate"
-            remedy = "add a configuration, or give min_tok_s or min_rps"
-            yield Problem(str(self.spec.path), line, None, what, remedy, severity="warning")
-
     def _keys_for(self, selected: Sequence[GateSpec], also: Sequence[str] = ()) -> tuple[str, ...]:
         """The configurations that must be measured, in the order of phases."""
         wanted = {gate.config for gate in selected} | set(also)
-        if any(_compares(gate) for gate in selected) and self.spec.baseline is not None:
+        if any(compares(gate) and gate.kind != "audit" for gate in selected) and self.spec.baseline is not None:
             wanted.add(self.spec.baseline.key)
+        repeat = repeat_of_baseline(self.spec)
+        if AGAIN in self._kinds and wanted and repeat is not None:
+            wanted.add(repeat.key)
         return tuple(config.key for config in by_phase(self.spec) if config.key in wanted)
 
     def _judged(self, gate: GateSpec) -> GateResult:
-        if _needs_the_band(gate):
+        if needs_the_band(gate) or gate.needs in BEHIND_ALL:
             # The error of a ratio is the widest band of all configurations, so that all come first.
-            for key in self._needed or ():
-                self._record(key)
-        baseline = self._baseline_for(gate)
-        candidate = self._record(gate.config) if gate.needs != "later" else self._known(gate.config)
-        return judge(gate, candidate, baseline, self._records())
+            self._measure_all()
+        if gate.needs in BEHIND_ALL:
+            self._run_after()
+        baseline, candidate = self._baseline_for(gate), self._record(gate.config)
+        others = self._results_beside(gate) if gate.kind == "score" else ()
+        return judge(gate, candidate, baseline, self._records(), others)
+
+    def _results_beside(self, gate: GateSpec) -> tuple[GateResult, ...]:
+        """The verdicts of the configuration's other gates, whether or not they are items of this run."""
+        others = [each for each in self.gates if each.config == gate.config and each.gate != gate.gate]
+        for each in others:
+            if f"{each.config}::{each.gate}" not in self._results:
+                self._beside[f"{each.config}::{each.gate}"] = self._judged(each)
+        known = {**self._beside, **self._results}
+        return tuple(known[f"{each.config}::{each.gate}"] for each in others)
+
+    def _measure_all(self) -> None:
+        for key in self._needed or ():
+            self._record(key)
+
+    def _aftermath(self) -> Aftermath:
+        return Aftermath(self.spec, self._kinds, self._needed or tuple(each.key for each in by_phase(self.spec)))
+
+    def _run_after(self) -> None:
+        """Once, behind all phases: what needs engine starts of its own."""
+        after = self._aftermath()
+        if self._after_ran or not after.needed:
+            return
+        self._after_ran = True
+        self.leave(None)
+        for changed in after.run({key: phase.record for key, phase in self._phases.items()}, self._open_session()):
+            self._phases[changed.key].amend(changed)
 
     def _baseline_for(self, gate: GateSpec) -> ConfigRecord | None:
-        if not _compares(gate) or self.spec.baseline is None or gate.config == self.spec.baseline.key:
+        base = self.spec.baseline
+        if not compares(gate) or base is None or gate.config == base.key:
             return None
-        return self._record(self.spec.baseline.key)
-
-    def _known(self, key: str) -> ConfigRecord:
-        """The record as it is: what this version does not measure needs no engine."""
-        phase = self._phases.get(key)
-        return phase.record if phase else Phase.blank(self.spec.configuration(key))
+        # An audit is about the baseline's engine; what else was measured of it does not matter.
+        if gate.kind == "audit" and base.key not in self._phases:
+            return blank_record(base)
+        return self._record(base.key)
 
     def _record(self, key: str) -> ConfigRecord:
         """The configuration's record; measures it, and before it what is needed of earlier phases."""
@@ -385,8 +365,15 @@ class Lab:
         phase = Phase(configuration, self._open_session(), self._kinds)
         self._phases[configuration.key] = phase
         phase.measure()
+        self._audit_with(phase)
         if configuration.key not in self._live:
             phase.stop()
+
+    def _audit_with(self, phase: Phase) -> None:
+        """Where a configuration repeats the baseline, its engine scores what all others were timed on."""
+        if AUDIT in self._kinds and phase.configuration == repeat_of_baseline(self.spec):
+            for record in self._aftermath().audited_by(phase, self._records(), self._open_session()):
+                self._phases[record.key].amend(record)
 
     def _open_session(self) -> Session:
         if self._session is None:
@@ -405,8 +392,12 @@ class Lab:
                 say=self._events.line,
                 shelf=self._shelf,
                 earlier=self._earlier() if self._options.resume else None,
+                outputs=OutputShelf(self._picked()),
             )
         return self._session
+
+    def _picked(self) -> int:
+        return self.spec.audit.picked if self.spec.audit is not None and AUDIT in self._kinds else 0
 
     def _earlier(self) -> dict[str, ConfigRecord]:
         records, notes = earlier_records(self.run_dir, self.spec)
@@ -456,6 +447,7 @@ class Lab:
         scenario = self.spec.configurations[0].scenarios[0].name
         return ReportContext(
             generated=self._started,
+            finished=datetime.now(UTC).astimezone(),
             command=self._options.invocation,
             versions=_versions(),
             variance_band_pct=session_band_pct(records, scenario),
@@ -463,6 +455,9 @@ class Lab:
             accuracy=accuracy_deltas(self.spec, records),
             lengths=length_deltas(self.spec, records),
             drift=drift_deltas(self.spec, records),
+            speeds=speed_deltas(self.spec, records),
+            memories=memory_deltas(self.spec, records),
+            scores=score_deltas(self.spec, records, tuple({**self._beside, **self._results}.values())),
             title=self._options.title,
             interrupted=self._interrupted,
         )
@@ -476,29 +471,3 @@ def _can_be_resumed(run_dir: Path) -> bool:
 def _versions() -> dict[str, str]:
     own = {"python": platform.python_version(), "pytest-tokenwatt": __version__}
     return own | {name: version(name) for name in _REQUIREMENTS}
-
-
-_RATIOS = {
-    "rule": ("min_ratio", "max_ratio"),
-    "accuracy": ("max_drop_pts", "max_mean_drop_pts"),
-    "length": ("max_shift",),
-    "kl": ("max_nats_per_token",),
-    "perplexity": ("max_dnll",),
-}
-"""Limits of a gate that compare with the baseline, by its kind; of all others ``min`` does."""
-
-
-def _needs_the_band(gate: GateSpec) -> bool:
-    """Whether the gate's error is the widest band of all configurations, so that all must be measured before."""
-    return gate.kind == "energy" or (gate.kind == "goodput" and gate.limits.get("min") is not None)
-
-
-def _needs_baseline(gate: GateSpec) -> bool:
-    """Whether a limit of the gate is a ratio to the baseline."""
-    ratios = _RATIOS.get(gate.kind, ("min",))
-    return gate.needs != "later" and any(gate.limits.get(name) is not None for name in ratios)
-
-
-def _compares(gate: GateSpec) -> bool:
-    """Whether the gate shows a ratio to the baseline, limited or not."""
-    return gate.kind == "energy" or _needs_baseline(gate)

@@ -21,7 +21,8 @@ def estimated_s(settings: Drift, *, baseline: bool) -> float:
     tokens = settings.sequences * settings.tokens
     texts = sum(corpus.window * corpus.windows for corpus in settings.perplexity)
     passes = 2 if baseline and settings.control else 1
-    sampled_s = settings.sequences / IN_FLIGHT * settings.tokens * _TOKEN_S if baseline else 0.0
+    generations = int(baseline) + int(settings.prompts is not None)  # continuations, and answers for their lengths
+    sampled_s = generations * settings.sequences / IN_FLIGHT * settings.tokens * _TOKEN_S
     return sampled_s + (passes * tokens + texts) / _SCORED_TOKENS_S
 
 
@@ -32,6 +33,8 @@ def described(settings: Drift, *, baseline: bool) -> Iterator[str]:
         yield f"drift: sample and score {size}" + (", scored again as control" if settings.control else "")
     else:
         yield f"drift: score the baseline's {size}"
+    if settings.prompts is not None:
+        yield f"answer lengths: at most {settings.sequences} prompts, greedily, up to {settings.tokens} tokens each"
     for corpus in settings.perplexity:
         yield f"perplexity of {corpus.name}: {corpus.windows} windows of {corpus.window} tokens"
 

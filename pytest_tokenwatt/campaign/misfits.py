@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pytest_tokenwatt.campaign.scenario import SERVER
 from pytest_tokenwatt.errors import Problem, UsageError
 from pytest_tokenwatt.gates.catalog import list_gates
+from pytest_tokenwatt.gates.figures import figure_needs
 from pytest_tokenwatt.load.traces import open_trace
 from pytest_tokenwatt.metrics.energy import POWER_FIGURES
 from pytest_tokenwatt.metrics.goodput import figure_names
@@ -45,7 +46,7 @@ def _unpromised(spec: Spec, configuration: Configuration, scenario: Scenario) ->
 
 def _unknown_figures(spec: Spec, configuration: Configuration) -> Iterator[Problem]:
     """A misspelt figure would be found missing only when everything is measured, as would one of no sensor."""
-    known = {name for each in configuration.scenarios for name in figure_names(each.bounds)}
+    known = {name for each in configuration.scenarios for name in figure_names(each.bounds)} | set(figure_needs(spec))
     powered = any(source.source != "none" for source in configuration.power)
     for rule in configuration.gates.rules:
         concerned = rule.configs is None or configuration.key in rule.configs

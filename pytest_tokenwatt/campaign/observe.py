@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_tokenwatt.engine.metrics import ServerMetrics
 from pytest_tokenwatt.errors import LoadError
+from pytest_tokenwatt.metrics.client import PrefixTokens
 from pytest_tokenwatt.records import (
     CONTINUE,
     Decision,
@@ -38,6 +39,12 @@ class EdgeMetrics:
         return self.after_s - self.before_s
 
 
+def prefix_growth(grown: Mapping[str, float | None]) -> PrefixTokens | None:
+    """Growth of the prefix cache's counters out of that of all; ``None`` when the engine has none or reset them."""
+    hits, queries = grown.get("vllm:prefix_cache_hits_total"), grown.get("vllm:prefix_cache_queries_total")
+    return None if hits is None or queries is None else PrefixTokens(hits=hits, queries=queries)
+
+
 @dataclass(slots=True)
 class Deadline:
     """The time budget of a run, whatever number of specs it has: ``minutes`` from ``start`` on; ``None``: no limit."""
@@ -61,14 +68,15 @@ class Deadline:
 
 
 @dataclass(slots=True)
-class _Narrator:
-    """Says every ten seconds where a load stands."""
+class Narrator:
+    """Says every ten seconds where a load stands, under ``label``."""
 
     label: str
     say: Callable[[str], None]
     said_s: float = field(default_factory=time.monotonic)
 
     def tell(self, now_s: float, text: Callable[[], str]) -> None:
+        """Say ``text`` if it is time."""
         if now_s - self.said_s >= PROGRESS_EVERY_S:
             self.said_s = now_s
             self.say(f"{self.label}: {text()}")
@@ -78,7 +86,7 @@ class _ObservedWatch:
     """Passes the questions on to the real watch and looks on."""
 
     def __init__(
-        self, watch: LoadWatch, narrator: _Narrator, read_metrics: Callable[[], ServerMetrics | None], hold_s: float
+        self, watch: LoadWatch, narrator: Narrator, read_metrics: Callable[[], ServerMetrics | None], hold_s: float
     ) -> None:
         self._watch = watch
         self._narrator = narrator
@@ -152,7 +160,7 @@ class ObservedLoader:
     def run(self, plan: LoadPlan, watch: LoadWatch) -> LoadRun:
         """Run the plan on the inner loader. Raises ``LoadError`` when it fails or the time is used up."""
         self._deadline.check()
-        narrator = _Narrator(f"{self._name} {plan.label} at {plan.rate_rps:.3g} req/s", self._say)
+        narrator = Narrator(f"{self._name} {plan.label} at {plan.rate_rps:.3g} req/s", self._say)
         observed = _ObservedWatch(watch, narrator, self._read_metrics, self._hold_s)
         try:
             run = self._loader.run(plan, observed)

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 from pytest_tokenwatt.campaign.accuracy import measure_suite
+from pytest_tokenwatt.campaign.audit import audited, without_audit
 from pytest_tokenwatt.campaign.drift import measure_drift, unmeasured_drift
-from pytest_tokenwatt.campaign.resume import differs, kept_scenarios, kept_suites
-from pytest_tokenwatt.campaign.scenario import measure_scenario, unmeasured
-from pytest_tokenwatt.campaign.senses import Senses
+from pytest_tokenwatt.campaign.extra import broken_probes, engine_place, running
+from pytest_tokenwatt.campaign.kinds import ACCURACY, AUDIT, DRIFT, EVERYTHING, TIMED
+from pytest_tokenwatt.campaign.ledger import Ledger
+from pytest_tokenwatt.campaign.machine import Machine, look_at
+from pytest_tokenwatt.campaign.order import partner_of
+from pytest_tokenwatt.campaign.resume import differs, kept_suites
 from pytest_tokenwatt.campaign.session import Session
-from pytest_tokenwatt.engine.start import EnginePlace, RunningEngine, start_engine
+from pytest_tokenwatt.campaign.timed import TimedWork, unmeasured_timed
+from pytest_tokenwatt.engine.start import RunningEngine, start_engine
 from pytest_tokenwatt.errors import EngineError, LoadError, TokenwattError, UsageError
 from pytest_tokenwatt.quality.accuracy import unmeasured_suite
-from pytest_tokenwatt.records import ConfigRecord, Contract, GoodputRecord, Reason, SuiteRecord
-from pytest_tokenwatt.spec.model import Configuration, Scenario, Suite
+from pytest_tokenwatt.records import ConfigRecord, Contract, Reason, SuiteRecord
+from pytest_tokenwatt.spec.model import Configuration, Suite
 from pytest_tokenwatt.store.journal import Event
-from pytest_tokenwatt.store.records_json import write_record
-
-GOODPUT, ACCURACY, DRIFT = "goodput", "accuracy", "drift"
-EVERYTHING = frozenset({GOODPUT, ACCURACY, DRIFT})
-"""What can be measured of a configuration, by ``GateSpec.needs``; its contract always is."""
 
 
 class Phase:
@@ -32,26 +31,14 @@ class Phase:
         self.configuration = configuration
         self._kinds = kinds
         self.engine: RunningEngine | None = None
-        self.record = replace(self.blank(configuration), spec=session.spec.raw)
+        self._machine = Machine()
         self._session = session
+        self._ledger = Ledger(configuration, session)
 
-    @staticmethod
-    def blank(configuration: Configuration) -> ConfigRecord:
-        """A record without any measurement."""
-        return ConfigRecord(
-            key=configuration.key,
-            role=configuration.role,
-            label=configuration.label or configuration.key,
-            like=configuration.like,
-            identity=None,
-            fingerprint=None,
-            contract=None,
-            scenarios={},
-            invalid=(),
-            not_covered=(),
-            launch={},
-            minutes={},
-        )
+    @property
+    def record(self) -> ConfigRecord:
+        """What is known so far."""
+        return self._ledger.record
 
     def measure(self) -> ConfigRecord:
         """Start the engine and take all measurements; failures end up in the record, which is stored in any case.
@@ -69,9 +56,13 @@ class Phase:
             self.stop()
             raise
         finally:
-            self._store()
+            self._ledger.store()
         self._session.journal.write(Event.PHASE_FINISHED, config=key)
         return self.record
+
+    def amend(self, record: ConfigRecord) -> None:
+        """Take over what was found out behind the phase's end, and store it."""
+        self._ledger.take(record)
 
     def stop(self) -> None:
         """Stop the engine if it runs; safe to call again."""
@@ -85,48 +76,52 @@ class Phase:
         began_s = time.monotonic()
         try:
             self._session.deadline.check()
-            engine = start_engine(self.configuration, self._place())
+            engine = start_engine(self.configuration, engine_place(self._session))
         except (EngineError, LoadError) as error:
             self._mark(Reason(error.reason, str(error)))
             return
         self.engine = engine
         # Known from here on, also to the report of a run that is interrupted while the contract is checked.
-        self.record = replace(
-            self.record, identity=engine.identity, fingerprint=engine.fingerprint, launch=dict(engine.launch)
-        )
+        self._ledger.note(identity=engine.identity, fingerprint=engine.fingerprint, launch=dict(engine.launch))
         contract = engine.check_contract()
-        self.record = replace(
-            self.record,
+        self._machine = look_at(self.configuration, engine, self._session)
+        self._ledger.note(
             contract=contract,
-            minutes={"start": (time.monotonic() - began_s) / 60.0},
+            startup=self._machine.startup,
+            precision=self._machine.precision,
             not_covered=(*engine.notes, *_costs(contract)),
         )
+        self._ledger.took("start", began_s)
         self._session.journal.write(
             Event.ENGINE_READY, config=self.configuration.key, seconds=round(time.monotonic() - began_s, 3)
-        )
-
-    def _place(self) -> EnginePlace:
-        session = self._session
-        return EnginePlace(
-            run_dir=session.run_dir.create(),
-            run_id=session.run_id,
-            spec_dir=session.spec.path.parent,
-            environ=session.environ,
-            progress=session.say,
         )
 
     def _measure(self, engine: RunningEngine) -> None:
         contract = self.record.contract
         if contract is not None and not contract.passed:
-            self._mark(Reason("contract_failed", _broken(contract)))
+            self._mark(Reason("contract_failed", broken_probes(contract)))
             return
         earlier = self._earlier(engine)
-        if GOODPUT in self._kinds:
-            self._measure_scenarios(engine, earlier)
+        if self._kinds & TIMED:
+            work = TimedWork(self._ledger, engine, self._kinds, earlier)
+            self._machine = work.measure(self._machine)
         if ACCURACY in self._kinds:
             self._measure_suites(engine, earlier)
         if DRIFT in self._kinds and self._session.spec.drift is not None:
-            self._measure_drift(engine)
+            self._measure_drift(engine, earlier)
+        if AUDIT in self._kinds:
+            self._audit()
+
+    def _audit(self) -> None:
+        """Where the baseline is up beside this engine, it scores the outputs now; else in its second start."""
+        partner = partner_of(self.configuration, self._session.spec)
+        if partner is None:
+            return
+        try:
+            with running(partner, self._session) as engine:
+                self._ledger.take(audited(self.record, engine, self._session))
+        except (EngineError, LoadError) as error:
+            self._ledger.take(without_audit(self.record, self._session, Reason(error.reason, str(error))))
 
     def _earlier(self, engine: RunningEngine) -> ConfigRecord | None:
         """What an interrupted run knows of the same engine."""
@@ -138,46 +133,17 @@ class Phase:
             self._session.say(f"{self.configuration.key}: the interrupted run does not count: {why}")
         return earlier if why is None else None
 
-    def _measure_scenarios(self, engine: RunningEngine, earlier: ConfigRecord | None) -> None:
-        promised = [scenario for scenario in self.configuration.scenarios if scenario.bounds]
-        if not promised:
-            return
-        senses = Senses(self.configuration, engine, self._session)
-        untouched = None
-        try:
-            senses.identify()
-            kept = self._kept_scenarios(earlier, senses)
-            self.record = replace(self.record, scenarios=kept)
-            left = [scenario for scenario in promised if scenario.name not in kept]
-            untouched = None if left else earlier
-            if left:
-                senses.start()
-            for scenario in left:
-                self._measure_scenario(engine, scenario, senses)
-        finally:
-            self.record = senses.finish(self.record, untouched)
-
-    def _kept_scenarios(self, earlier: ConfigRecord | None, senses: Senses) -> dict[str, GoodputRecord]:
-        if earlier is None:
-            return {}
-        digests = {each.name: self._digest(each) for each in self.configuration.scenarios}
-        kept = {each.scenario: each for each in kept_scenarios(earlier, senses.gpus, digests)}
-        for name in kept:
-            self._session.say(f"{self.configuration.key}: goodput of {name} is kept from the interrupted run")
-        return kept
-
-    def _digest(self, scenario: Scenario) -> str:
-        return self._session.spec.digest(self.configuration, scenario)
-
     def _measure_suites(self, engine: RunningEngine, earlier: ConfigRecord | None) -> None:
         suites = self._session.spec.accuracy
         kept = {each.name: each for each in kept_suites(earlier, suites)} if earlier else {}
         for suite in suites:
             record = self._answered(engine, suite, kept.get(suite.title))
-            self.record = replace(self.record, suites={**self.record.suites, suite.title: record})
-            self._store()
+            self._ledger.note(suites={**self.record.suites, suite.title: record})
+            if earlier is not None and record is kept.get(suite.title):
+                self._ledger.took_earlier(earlier, suite.title)
+            self._ledger.store()
 
-    def _measure_drift(self, engine: RunningEngine) -> None:
+    def _measure_drift(self, engine: RunningEngine, earlier: ConfigRecord | None) -> None:
         began_s = time.monotonic()
         try:
             self._session.deadline.check()
@@ -188,9 +154,11 @@ class Phase:
             found = unmeasured_drift(Reason("drift_unusable", str(error)))
         if self.configuration.role == "baseline" and found.invalid:
             self._session.captures.why_none = "; ".join(map(str, found.invalid))
-        minutes = {**self.record.minutes, "drift": (time.monotonic() - began_s) / 60.0}
-        self.record = replace(self.record, drift=found, minutes=minutes)
-        self._store()
+        self._ledger.note(drift=found)
+        self._ledger.took("drift", began_s)
+        if earlier is not None and found == earlier.drift:
+            self._ledger.took_earlier(earlier, "drift")
+        self._ledger.store()
 
     def _answered(self, engine: RunningEngine, suite: Suite, earlier: SuiteRecord | None) -> SuiteRecord:
         began_s = time.monotonic()
@@ -204,57 +172,23 @@ class Phase:
             record = unmeasured_suite(suite, "", Reason(error.reason, str(error)))
         except TokenwattError as error:
             record = unmeasured_suite(suite, "", Reason("suite_unusable", str(error)))
-        minutes = {**self.record.minutes, suite.title: (time.monotonic() - began_s) / 60.0}
-        self.record = replace(self.record, minutes=minutes)
+        self._ledger.took(suite.title, began_s)
         return record
-
-    def _measure_scenario(self, engine: RunningEngine, scenario: Scenario, senses: Senses) -> None:
-        began_s = time.monotonic()
-        record = self._measured(engine, scenario, senses)
-        scenarios = {**self.record.scenarios, scenario.name: record}
-        minutes = {**self.record.minutes, scenario.name: (time.monotonic() - began_s) / 60.0}
-        self.record = replace(self.record, scenarios=scenarios, minutes=minutes)
-        self._store()
-
-    def _measured(self, engine: RunningEngine, scenario: Scenario, senses: Senses) -> GoodputRecord:
-        try:
-            return measure_scenario(self.configuration, scenario, engine, self._session, senses)
-        except (LoadError, EngineError) as error:
-            reason = Reason(error.reason, str(error))
-        except UsageError as error:
-            reason = Reason("workload_unusable", str(error))
-        self._session.say(f"{self.configuration.key}: {reason}")
-        return unmeasured(scenario, reason)
 
     def _interrupt(self) -> None:
         """What was not measured stays so; scenarios that were are as good as before."""
         reason = Reason("interrupted", "the run was interrupted before this was measured")
         if self.record.contract is None:
             self._mark(reason)
-        done = self.record.scenarios
-        promised = self.configuration.scenarios if GOODPUT in self._kinds else ()
-        left = [each for each in promised if each.bounds and each.name not in done]
-        self.record = replace(self.record, scenarios={**done, **{each.name: unmeasured(each, reason) for each in left}})
+        self._ledger.note(**unmeasured_timed(self.record, self._session.spec, self._kinds, self.configuration, reason))
         suites = self._session.spec.accuracy if ACCURACY in self._kinds else ()
         asked = {each.title: unmeasured_suite(each, "", reason) for each in suites}
-        self.record = replace(self.record, suites={**asked, **self.record.suites})
+        self._ledger.note(suites={**asked, **self.record.suites})
         if DRIFT in self._kinds and self._session.spec.drift is not None and self.record.drift is None:
-            self.record = replace(self.record, drift=unmeasured_drift(reason))
+            self._ledger.note(drift=unmeasured_drift(reason))
 
     def _mark(self, reason: Reason) -> None:
-        self.record = replace(self.record, invalid=(*self.record.invalid, reason))
-
-    def _store(self) -> None:
-        key, run_dir = self.configuration.key, self._session.run_dir
-        logs = (f"{name}-{key}.log" for name in ("engine", "load"))
-        self.record = replace(self.record, files=tuple(log for log in logs if run_dir.file(log).exists()))
-        name = f"record-{key}.json"
-        write_record(self._session.run_dir.file(name), self.record)
-
-
-def _broken(contract: Contract) -> str:
-    broken = [probe for probe in contract.probes if probe.required and probe.state != "pass"]
-    return "; ".join(f"{probe.name} is {probe.state}: {probe.detail}" for probe in broken)
+        self._ledger.note(invalid=(*self.record.invalid, reason))
 
 
 def _costs(contract: Contract) -> tuple[str, ...]:

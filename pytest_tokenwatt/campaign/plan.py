@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_tokenwatt.campaign import drift_plan, power, suites
+from pytest_tokenwatt.campaign import drift_plan, power, profiles_plan, suites
+from pytest_tokenwatt.campaign.after import Aftermath
+from pytest_tokenwatt.campaign.kinds import ACCURACY, AUDIT, DRIFT, GOODPUT, PROFILES, TIMED
 from pytest_tokenwatt.campaign.order import phase_name
-from pytest_tokenwatt.campaign.phase import ACCURACY, DRIFT, GOODPUT
 from pytest_tokenwatt.metrics.estimate import estimate_s, resolution_pct
 from pytest_tokenwatt.metrics.search import MAX_LENGTHENING
 from pytest_tokenwatt.records import GateSpec
 from pytest_tokenwatt.report.plan_text import PhaseView, PlanView
-from pytest_tokenwatt.spec.model import Configuration, Scenario, Spec
+from pytest_tokenwatt.spec.model import Configuration, Profile, Scenario, Spec
 
 START_S = 60.0
 """Assumed for an engine start: nothing says beforehand how long a model loads."""
@@ -28,10 +29,11 @@ def plan_view(
     max_minutes: float | None,
     work: Work,
 ) -> PlanView:
-    """The plan of the given configurations, in this order."""
+    """The plan of the given configurations, in this order, and of the engine starts behind them."""
+    phases = [_phase(configuration, work) for configuration in configurations]
     return PlanView(
         title=title,
-        phases=tuple(_phase(configuration, work) for configuration in configurations),
+        phases=(*phases, *_later_phases(configurations, work)),
         resolution=tuple(_resolution(configurations, gates, work.tells)),
         problems=tuple(problems),
         max_minutes=max_minutes,
@@ -57,7 +59,62 @@ def minutes(configuration: Configuration, work: Work) -> float:
         seconds += suites.estimated_s(work.spec, control=configuration.role == "baseline")
     if DRIFT in work.kinds and work.spec.drift is not None:
         seconds += drift_plan.estimated_s(work.spec.drift, baseline=configuration.role == "baseline")
+    seconds += sum(profiles_plan.estimated_s(each) for each in _own_profiles(work).values())
     return seconds / 60.0
+
+
+def later_minutes(configurations: Sequence[Configuration], work: Work) -> float:
+    """Estimated minutes of the engine starts behind all phases."""
+    return sum(phase.minutes for phase in _later_phases(configurations, work))
+
+
+def _own_profiles(work: Work) -> dict[str, Profile]:
+    """Profiles that the engine of a configuration's own phase is measured with."""
+    profiles = work.spec.profiles if PROFILES in work.kinds else {}
+    return {name: profile for name, profile in profiles.items() if profile.kv_gib is None}
+
+
+def _later_phases(configurations: Sequence[Configuration], work: Work) -> Iterator[PhaseView]:
+    """Engines with a cut KV cache, then the baseline again."""
+    after = Aftermath(work.spec, work.kinds, tuple(each.key for each in configurations))
+    for configuration in configurations:
+        if after.capped:
+            capped = {name: each for name, each in work.spec.profiles.items() if each.kv_gib is not None}
+            for name, profile in capped.items():
+                yield _cut_phase("capped", configuration, name, profile)
+        if after.budgets and configuration.role != "baseline":
+            for name, profile in _own_profiles(work).items():
+                yield _cut_phase("budget", configuration, name, profile.model_copy(update={"repeats": 1}))
+    base = work.spec.baseline
+    if after.second_start and base is not None:
+        yield _again_phase(base, len(after.scored_later()), work)
+
+
+def _cut_phase(kind: str, configuration: Configuration, name: str, profile: Profile) -> PhaseView:
+    seconds = START_S + profiles_plan.estimated_s(profile)
+    measured = tuple(profiles_plan.described({name: profile}))
+    return _extra(kind, configuration, "with a cut KV cache", measured, seconds)
+
+
+def _again_phase(base: Configuration, candidates: int, work: Work) -> PhaseView:
+    profiles, audit = _own_profiles(work), work.spec.audit if AUDIT in work.kinds else None
+    seconds = START_S + sum(profiles_plan.estimated_s(each) for each in profiles.values())
+    measured = list(profiles_plan.described(profiles))
+    if audit is not None:
+        seconds += candidates * profiles_plan.audit_s(audit, work.spec)
+        measured.append(f"audit: {audit.picked} outputs of every timed run of {candidates} configurations")
+    return _extra("A'", base, "once more", tuple(measured), seconds)
+
+
+def _extra(name: str, configuration: Configuration, how: str, measured: tuple[str, ...], seconds: float) -> PhaseView:
+    return PhaseView(
+        name=name,
+        config=configuration.key,
+        start=f"started {how} (start assumed to take {START_S / 60.0:g} min)",
+        commands=(),
+        measurements=("contract", *measured),
+        minutes=seconds / 60.0,
+    )
 
 
 def _scenario_s(configuration: Configuration, scenario: Scenario) -> float:
@@ -100,9 +157,11 @@ def _sensing(configuration: Configuration) -> Iterator[str]:
 
 
 def _measurements(configuration: Configuration, work: Work) -> Iterator[str]:
-    if GOODPUT in work.kinds:
+    if work.kinds & TIMED:
         yield from _sensing(configuration)
+    if GOODPUT in work.kinds:
         yield from (_measurement(configuration, scenario) for scenario in configuration.scenarios)
+    yield from profiles_plan.described(_own_profiles(work))
     if ACCURACY in work.kinds:
         yield from suites.described(work.spec, control=configuration.role == "baseline")
     if DRIFT in work.kinds and work.spec.drift is not None:
@@ -133,9 +192,7 @@ def _resolution(
         configuration = by_key.get(gate.config)
         if configuration is None:
             continue
-        if gate.needs == "later":
-            yield f"{gate.config} {gate.gate}: not measured by this version: invalid if enforced"
-        elif gate.kind == "accuracy" and gate.param in loaded:
+        if gate.kind == "accuracy" and gate.param in loaded:
             yield f"{gate.config} {gate.gate}: {loaded[gate.param]}"
         elif gate.kind in ("slo", "goodput"):
             scenario = configuration.scenario(gate.scenario or configuration.scenarios[0].name)

@@ -6,9 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pytest_tokenwatt.campaign.capture import Capture, Corpus
 from pytest_tokenwatt.engine.start import RunningEngine
 from pytest_tokenwatt.errors import UsageError
+from pytest_tokenwatt.quality.drift.digest import drift_sha256
 from pytest_tokenwatt.records import ConfigRecord, GoodputRecord, SensorInfo, SuiteRecord
+from pytest_tokenwatt.records.drift import DriftRecord
+from pytest_tokenwatt.records.profiles import ProfileRecord
 from pytest_tokenwatt.spec.model import Spec, Suite
 from pytest_tokenwatt.store.records_json import read_record
 
@@ -31,7 +35,7 @@ def earlier_records(directory: Path, spec: Spec) -> tuple[dict[str, ConfigRecord
         except UsageError as error:
             notes.append(f"{path.name} is not continued: {error.what}")
             continue
-        if not (record.scenarios or record.suites):
+        if not (record.scenarios or record.suites or record.profiles or record.drift):
             continue
         if _measured_by(record.spec) != _measured_by(spec.raw):
             notes.append(f"{path.name} is not continued: the spec has changed since")
@@ -72,7 +76,37 @@ def kept_scenarios(
             yield scenario
 
 
+def kept_profiles(
+    record: ConfigRecord, gpus: tuple[SensorInfo, ...], digests: Mapping[str, str]
+) -> Iterator[ProfileRecord]:
+    """Closed-loop profiles that were measured to their end, on the same GPUs."""
+    if [gpu.sensor for gpu in record.gpus] != [gpu.sensor for gpu in gpus]:
+        return
+    for name, profile in record.profiles.items():
+        if not profile.invalid and profile.load_sha256 == digests.get(name):
+            yield profile
+
+
 def kept_suites(record: ConfigRecord, suites: Iterable[Suite]) -> Iterator[SuiteRecord]:
     """Those of ``suites`` that were asked to their end, with every seed; on which GPU does not matter for answers."""
     seeds = {suite.title: suite.seeds for suite in suites}
     return (suite for suite in record.suites.values() if not suite.invalid and suite.seeds == seeds.get(suite.name))
+
+
+def is_whole(record: DriftRecord) -> bool:
+    """Whether everything of a configuration's drift was scored and is to be believed."""
+    divergences = [each for each in (record.against, record.control) if each is not None]
+    return not record.invalid and not any(each.invalid for each in divergences)
+
+
+def is_of(record: DriftRecord, capture: Capture) -> bool:
+    """Whether a configuration's drift is of what ``capture`` holds: the same ids of continuations and of windows."""
+    if not is_whole(record) or record.sha256 != drift_sha256(capture.sequences):
+        return False
+    for name, corpus in capture.corpora.items():
+        found = record.perplexity.get(name)
+        if found is None:
+            return False
+        if isinstance(corpus, Corpus) and (found.invalid or found.sha256 != drift_sha256(corpus.windows)):
+            return False
+    return True

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pytest_tokenwatt.campaign.observe import EdgeMetrics, ObservedLoader
+from pytest_tokenwatt.campaign.observe import EdgeMetrics, ObservedLoader, prefix_growth
+from pytest_tokenwatt.campaign.outputs import file_name, kept_of_windows, run_name, served_by
 from pytest_tokenwatt.campaign.senses import Senses
 from pytest_tokenwatt.campaign.session import Session
 from pytest_tokenwatt.engine.metrics import ServerMetrics, growth
@@ -13,7 +14,7 @@ from pytest_tokenwatt.engine.start import RunningEngine
 from pytest_tokenwatt.load.generator import LoadGenerator
 from pytest_tokenwatt.load.plan import build_plan
 from pytest_tokenwatt.load.traces import Traffic, open_trace
-from pytest_tokenwatt.metrics.client import PrefixTokens, WindowRules
+from pytest_tokenwatt.metrics.client import WindowRules
 from pytest_tokenwatt.metrics.measure import measure_goodput
 from pytest_tokenwatt.metrics.search import ProbePlan
 from pytest_tokenwatt.records import (
@@ -25,9 +26,11 @@ from pytest_tokenwatt.records import (
     Reason,
     WindowResult,
 )
+from pytest_tokenwatt.records.audit import Served
 from pytest_tokenwatt.spec.model import Configuration, Scenario
 from pytest_tokenwatt.store.journal import Event
 from pytest_tokenwatt.store.requests_npz import write_requests
+from pytest_tokenwatt.store.served_npz import write_served
 
 SERVER = "server:"
 """Prefix of figures that are metrics of the engine."""
@@ -95,6 +98,7 @@ class _Measurement:
         self._name = f"{configuration.key}{named}"
         self._traffic = self._open_traffic()
         self._besides: dict[float, dict[str, Figure]] = {}
+        self._served: dict[float, tuple[Served, ...] | Reason] = {}
 
     def take(self) -> GoodputRecord:
         scenario, session = self._scenario, self._session
@@ -112,6 +116,8 @@ class _Measurement:
                 hold_s=self._senses.hold_s,
             )
             record = named_death(self._measure(loader), self._engine.death())
+        if session.outputs.picked:
+            self._keep_outputs(record)
         session.journal.write(
             Event.MEASUREMENT_FINISHED,
             config=self._configuration.key,
@@ -134,12 +140,21 @@ class _Measurement:
             at_rps=self._configuration.gates.slo.at_rps,
             observe=self._observe,
             on_run=lambda probe, run, windows: self._keep(probe, run, windows, loader.edges),
-            prefix_tokens=lambda: _prefix_tokens(loader.edges),
+            prefix_tokens=lambda: prefix_growth(_growth(loader.edges)),
         )
         confirmed = {} if record.rate_rps is None else self._besides.get(record.rate_rps, {})
         load_sha256 = self._session.spec.digest(self._configuration, scenario)
         figures = {**record.figures, **self._senses.figures(), **confirmed}
         return replace(record, figures=figures, load_sha256=load_sha256)
+
+    def _keep_outputs(self, record: GoodputRecord) -> None:
+        """What was served at the confirmed rate waits for the audit; every pass of the windows counts once."""
+        key = self._configuration.key
+        run = run_name(None if self._scenario.name == DEFAULT_SCENARIO else self._scenario.name)
+        served = _no_goodput() if record.rate_rps is None else self._served.get(record.rate_rps, _no_goodput())
+        self._session.outputs.runs[key, run] = served
+        if not isinstance(served, Reason):
+            write_served(self._session.run_dir.file(file_name(key, run)), served)
 
     def _open_traffic(self) -> Traffic:
         identity = self._engine.identity
@@ -149,7 +164,7 @@ class _Measurement:
         measurement = self._scenario.measurement
         # A fixed rate and a confirmed one see the same draw, so that the one can be compared with the other.
         draw = "search" if probe.kind == "search" else "confirm"
-        return build_plan(
+        plan = build_plan(
             label=f"{probe.kind}-{number:02d}",
             rate_rps=probe.rate_rps,
             traffic=self._traffic,
@@ -163,6 +178,8 @@ class _Measurement:
             purpose=f"{self._scenario.name}/{draw}/{probe.attempt}",
             salt=self._session.prompt_salt(self._configuration.key),
         )
+        picked = self._session.outputs.picked
+        return plan if probe.kind == "search" else replace(plan, kept=kept_of_windows(plan, picked))
 
     def _observe(self, window: WindowResult) -> None:
         verdict = "invalid" if window.invalid else "pass" if window.passes else "fail"
@@ -189,18 +206,23 @@ class _Measurement:
         write_requests(self._session.run_dir.file(name), run.requests, run.spans, run.anchor)
         if probe.kind != "search":
             self._besides[probe.rate_rps] = {**_server_figures(edges), **self._senses.bandwidth(run, edges)}
+        if run.plan.kept:
+            self._served[probe.rate_rps] = served_by(
+                run.requests,
+                run.plan.kept,
+                self._session.outputs.picked,
+                ignore_eos=self._configuration.engine.ignore_eos,
+            )
         return [replace(window, requests_file=name) for window in self._senses.power(run, windows)]
+
+
+def _no_goodput() -> Reason:
+    return Reason("no_goodput", "no rate was confirmed, so that there is no window to look at")
 
 
 def _latencies(window: WindowResult) -> str:
     shown = [each for each in window.percentiles if each.bound_ms is not None and each.value_ms is not None]
     return ", ".join(f"{each.metric.upper()} p{each.percentile:g} {each.value_ms:.4g} ms" for each in shown)
-
-
-def _prefix_tokens(edges: EdgeMetrics) -> PrefixTokens | None:
-    grown = _growth(edges)
-    hits, queries = grown.get("vllm:prefix_cache_hits_total"), grown.get("vllm:prefix_cache_queries_total")
-    return None if hits is None or queries is None else PrefixTokens(hits=hits, queries=queries)
 
 
 def _growth(edges: EdgeMetrics) -> Mapping[str, float | None]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from pytest_tokenwatt.campaign.capture import CaptureShelf
 from pytest_tokenwatt.campaign.observe import Deadline
+from pytest_tokenwatt.campaign.outputs import OutputShelf
 from pytest_tokenwatt.campaign.suites import Shelf
 from pytest_tokenwatt.records import ConfigRecord
 from pytest_tokenwatt.spec.model import Spec
@@ -21,7 +22,8 @@ class Session:
 
     ``salt`` is drawn once a run; ``environ`` is the environment that engines inherit. ``shelf`` has the suites.
     ``earlier`` are the records of the interrupted run that this one continues, by configuration; ``None``: it
-    continues none. ``captures`` holds what the baseline was captured on, for the candidates.
+    continues none. ``captures`` holds what the baseline was captured on, for the candidates;
+    ``outputs`` what was served while it was timed, for the audit.
     """
 
     spec: Spec
@@ -35,6 +37,7 @@ class Session:
     shelf: Shelf
     earlier: Mapping[str, ConfigRecord] | None = None
     captures: CaptureShelf = field(default_factory=CaptureShelf)
+    outputs: OutputShelf = field(default_factory=OutputShelf)
 
     @property
     def resumed(self) -> bool:

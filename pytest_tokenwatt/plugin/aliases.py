@@ -14,7 +14,18 @@ import pytest
 if TYPE_CHECKING:
     from pytest_tokenwatt.engine.start import RunningEngine
     from pytest_tokenwatt.plugin.handle import Baseline, LabHandle
-    from pytest_tokenwatt.values import Accuracy, Energy, Goodput, KlDrift, LengthShift, PerplexityChange, Power
+    from pytest_tokenwatt.values import (
+        Accuracy,
+        Audit,
+        Energy,
+        Goodput,
+        KlDrift,
+        LengthShift,
+        Memory,
+        PerplexityChange,
+        Power,
+        Speed,
+    )
 
 PLUGIN_NAME = "tokenwatt_aliases"
 
@@ -73,25 +84,22 @@ def perplexity(_tokenwatt_measured: LabHandle) -> PerplexityChange:
     return _tokenwatt_measured.perplexity()
 
 
-def _later(name: str, doc: str) -> object:
-    def measurement(_tokenwatt_measured: LabHandle) -> None:
-        _tokenwatt_measured.not_yet(name)
-
-    measurement.__doc__ = f"{doc} (not measured yet in this version)."
-    return pytest.fixture(scope="session", name=name)(measurement)
+@pytest.fixture(scope="session")
+def memory(_tokenwatt_measured: LabHandle) -> Memory:
+    """Memory at the peak of each profile: memory.peak_gib(profile), .kv_bytes_per_token(profile), .gain."""
+    return _tokenwatt_measured.memory()
 
 
-def _later_compared(name: str, doc: str) -> object:
-    def comparison(_tokenwatt_candidate: LabHandle, _tokenwatt_measured: LabHandle) -> None:
-        _tokenwatt_candidate.not_yet(name)
-
-    comparison.__doc__ = f"{doc} (not measured yet in this version)."
-    return pytest.fixture(scope="session", name=name)(comparison)
+@pytest.fixture(scope="session")
+def speed(_tokenwatt_candidate: LabHandle, _tokenwatt_measured: LabHandle) -> Speed:
+    """Closed-loop throughput against the baseline: speed.ratio, .error, .profiles, .smallest_change."""
+    return _tokenwatt_candidate.speed()
 
 
-memory = _later("memory", "Peak memory of the engine")
-speed = _later_compared("speed", "Closed-loop throughput against the baseline")
-audit = _later_compared("audit", "Audit of timed output against the baseline's")
+@pytest.fixture(scope="session")
+def audit(_tokenwatt_candidate: LabHandle, _tokenwatt_measured: LabHandle) -> Audit:
+    """Timed output as the baseline scores it: audit.gap_median, .empty_alone, .length_ratio, .runs."""
+    return _tokenwatt_candidate.audit()
 
 
 def free_aliases(manager: pytest.PytestPluginManager) -> ModuleType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -17,11 +17,20 @@ from pytest_tokenwatt.records import GateResult, Verdict
 if TYPE_CHECKING:
     from pytest_tokenwatt.engine.start import RunningEngine
     from pytest_tokenwatt.spec.model import Configuration, Spec
-    from pytest_tokenwatt.values import Accuracy, Energy, Goodput, KlDrift, LengthShift, PerplexityChange, Power
+    from pytest_tokenwatt.values import (
+        Accuracy,
+        Audit,
+        Energy,
+        Goodput,
+        KlDrift,
+        LengthShift,
+        Memory,
+        PerplexityChange,
+        Power,
+        Speed,
+    )
 
 T = TypeVar("T")
-
-NOT_YET = "this version does not measure it yet"
 
 
 @dataclass(slots=True)
@@ -116,6 +125,18 @@ class LabHandle:
         """A corpus, which need not be named if it is the only one; fails the test with the reasons if it is invalid."""
         return self._taken(lambda: self.bench.lab.perplexity(self._config.key, corpus))
 
+    def memory(self) -> Memory:
+        """Memory at the peaks of the profiles; fails the test with the reasons if none was measured."""
+        return self._taken(lambda: self.bench.lab.memory(self._config.key))
+
+    def speed(self) -> Speed:
+        """Closed-loop throughput against the baseline's; fails the test with the reasons if it cannot be compared."""
+        return self._taken(lambda: self.bench.lab.speed(self._config.key))
+
+    def audit(self) -> Audit:
+        """The audit of timed output; fails the test with the reasons if it is invalid."""
+        return self._taken(lambda: self.bench.lab.audit(self._config.key))
+
     def _taken(self, measure: Callable[[], T]) -> T:
         """A measurement, taken if need be; the test fails with the reasons when it is not to be had."""
         self._measuring()
@@ -135,10 +156,6 @@ class LabHandle:
             return self.bench.lab.engine(self._config.key)
         except EngineError as error:
             raise MeasurementFailed(error, Verdict.INVALID) from None
-
-    def not_yet(self, figure: str) -> NoReturn:
-        """Fail the test for asking for what this version does not measure."""
-        raise MeasurementFailed(NotMeasured(figure, NOT_YET), Verdict.FAIL)
 
     def compared(self) -> Baseline:
         """The baseline; fails the test when the spec has none."""
@@ -197,7 +214,7 @@ class Baseline:
         """The baseline's only corpus; fails the test with the reasons when it is invalid."""
         return self._handle.perplexity()
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if name in {"audit", "memory", "speed"}:
-            raise NotMeasured(f"baseline.{name}", NOT_YET)
-        raise AttributeError(name)
+    @property
+    def memory(self) -> Memory:
+        """Memory at the peaks of the baseline's profiles."""
+        return self._handle.memory()

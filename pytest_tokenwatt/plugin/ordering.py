@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
+from pytest_tokenwatt.campaign.kinds import AFTER
 from pytest_tokenwatt.plugin.bench import Bench
 from pytest_tokenwatt.plugin.collect import GateItem
 from pytest_tokenwatt.plugin.fixtures import CANDIDATE, LIVE, MEASURED
@@ -17,17 +18,22 @@ _UNMEASURED: Place = (-1, -1, 0)
 
 
 _KINDS = {
-    "tokenwatt": ("goodput", "accuracy", "drift"),
-    "baseline": ("goodput", "accuracy", "drift"),
+    "tokenwatt": ("goodput", "profiles", "accuracy", "drift", "audit"),
+    "baseline": ("goodput", "profiles", "accuracy", "drift"),
     "goodput": ("goodput",),
     "energy": ("goodput",),
     "power": ("goodput",),
     "accuracy": ("accuracy",),
-    "length_shift": ("accuracy",),
+    "length_shift": ("length",),
     "kl_drift": ("drift",),
     "perplexity": ("drift",),
+    "memory": ("profiles",),
+    "speed": ("profiles", "again"),
+    "audit": ("audit",),
 }
 """What a test measures that names one of our fixtures."""
+_LATE = ("memory", "speed", "audit")
+"""Fixtures whose figures may take engine starts behind all phases."""
 
 
 class Ordering:
@@ -42,6 +48,7 @@ class Ordering:
         yield
         for bench in self._benches:
             bench.lab.select(*selected(items, bench), kinds(items, bench))
+        _refuse_impossible(items)
         items.sort(key=self._place)
 
     @pytest.hookimpl(wrapper=True)
@@ -53,7 +60,7 @@ class Ordering:
         place = self._place(item)
         if place is not _UNMEASURED and (nextitem is None or self._place(nextitem)[:2] != place[:2]):
             bench = self._benches[place[0]]
-            bench.lab.leave(bench.phases[place[1]])
+            bench.lab.leave(bench.phases[place[1]] if place[1] < len(bench.phases) else None)
         return done
 
     def _place(self, item: pytest.Item) -> Place:
@@ -66,10 +73,28 @@ class Ordering:
         handle = handle_of(item)
         if handle is None:
             return _UNMEASURED
-        return (*self._rank(handle.bench, handle.config.key), 2 if LIVE in getattr(item, "fixturenames", ()) else 1)
+        key = AFTER if _measured_last(item, handle.bench) else handle.config.key
+        return (*self._rank(handle.bench, key), 2 if LIVE in getattr(item, "fixturenames", ()) else 1)
 
     def _rank(self, bench: Bench, key: str) -> tuple[int, int]:
-        return next(n for n, each in enumerate(self._benches) if each is bench), bench.phases.index(key)
+        """The place behind all phases follows the last one's."""
+        phase = len(bench.phases) if key == AFTER else bench.phases.index(key)
+        return next(n for n, each in enumerate(self._benches) if each is bench), phase
+
+
+def _measured_last(item: pytest.Item, bench: Bench) -> bool:
+    names = getattr(item, "fixturenames", ())
+    return bench.lab.measured_last(kind for name in _LATE if name in names for kind in _KINDS[name])
+
+
+def _refuse_impossible(items: list[pytest.Item]) -> None:
+    """A running candidate and a figure that is known only when it has stopped cannot be had together."""
+    for item in items:
+        handle, names = handle_of(item), getattr(item, "fixturenames", ())
+        if handle is not None and LIVE in names and _measured_last(item, handle.bench):
+            late = ", ".join(name for name in _LATE if name in names)
+            what = f"{item.nodeid} asks for engine and for {late}, which is known only when that engine has stopped"
+            raise pytest.UsageError(f"{what}; make two tests of it")
 
 
 def selected(items: list[pytest.Item], bench: Bench) -> tuple[list[GateSpec], list[str]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from pytest_tokenwatt.spec.configuration import Configuration
-from pytest_tokenwatt.spec.traffic import Scenario
+from pytest_tokenwatt.spec.traffic import Profile, Scenario
 
 
 def load_digest(configuration: Configuration, scenario: Scenario, resolve: Callable[[str], Path]) -> str:
@@ -20,11 +21,28 @@ def load_digest(configuration: Configuration, scenario: Scenario, resolve: Calla
     workload = scenario.workload.model_dump(mode="json")
     for key in ("trace", "content"):
         workload[key] = _content(resolve(workload[key])) or workload[key]
-    what = {
-        "workload": workload,
-        "ignore_eos": configuration.engine.ignore_eos,
-        "slo": {bound.name: bound.bound_ms for bound in scenario.bounds},
-    }
+    return _hash(
+        {
+            "workload": workload,
+            "ignore_eos": configuration.engine.ignore_eos,
+            "slo": {bound.name: bound.bound_ms for bound in scenario.bounds},
+        }
+    )
+
+
+def profile_digest(configuration: Configuration, profile: Profile, resolve: Callable[[str], Path]) -> str:
+    """SHA-256 (hex) over the requests of a closed-loop profile; how often it is repeated does not count."""
+    content = configuration.workload.content
+    return _hash(
+        {
+            "profile": profile.model_dump(mode="json", exclude={"repeats"}),
+            "content": _content(resolve(content)) or content,
+            "ignore_eos": configuration.engine.ignore_eos,
+        }
+    )
+
+
+def _hash(what: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
 

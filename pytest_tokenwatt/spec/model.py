@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from pytest_tokenwatt.errors import UsageError
 from pytest_tokenwatt.spec.builder import KeyPath
 from pytest_tokenwatt.spec.configuration import Configuration
-from pytest_tokenwatt.spec.digest import load_digest
+from pytest_tokenwatt.spec.digest import load_digest, profile_digest
 from pytest_tokenwatt.spec.document import ConfigEntry, Document, Role, ScenarioEntry
 from pytest_tokenwatt.spec.gating import (
     AccuracyGate,
@@ -136,6 +136,10 @@ class Spec(Document):
     def digest(self, configuration: Configuration, scenario: Scenario) -> str:
         """A hash of what must be equal for two records to be comparable (workload and SLO, not limits or labels)."""
         return load_digest(configuration, scenario, self.resolve)
+
+    def profile_digest(self, configuration: Configuration, profile: Profile) -> str:
+        """The same for a closed-loop profile."""
+        return profile_digest(configuration, profile, self.resolve)
 
     def quick(self) -> Self:
         """The spec with the limits of --tokenwatt-quick."""

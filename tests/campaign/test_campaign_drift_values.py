@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_tokenwatt.campaign.drift_values import corpus_name, kl_value, perplexity_value
-from pytest_tokenwatt.campaign.phase import Phase
+from pytest_tokenwatt.campaign.ledger import blank_record
 from pytest_tokenwatt.errors import GateFailed, NotMeasured, UsageError
 from pytest_tokenwatt.records import ConfigRecord, Reason
 from pytest_tokenwatt.records.drift import Divergence, DriftRecord, PerplexityRecord
@@ -42,7 +42,7 @@ def record_of(spec: Spec, key: str, nll: tuple[float, ...] = (), **changes: Any)
     corpora = {"wiki": PerplexityRecord("wiki", "ef", len(nll), 100, nll, ppl)} if nll else {}
     own = {"against": AGAINST, "control": None} if key == "tuned" else {"against": None, "control": CONTROL}
     drift = DriftRecord("ab", "prompt_logprobs", 20, 64, 4096, perplexity=corpora, **{**own, **changes})
-    return replace(Phase.blank(spec.configuration(key)), drift=drift)
+    return replace(blank_record(spec.configuration(key)), drift=drift)
 
 
 def test_the_divergence_has_its_control_and_its_bounds(spec: Spec) -> None:
@@ -69,7 +69,7 @@ def test_what_cannot_be_compared_is_an_invalid_measurement(spec: Spec) -> None:
     with pytest.raises(GateFailed, match="tuned kl_drift is invalid: incomparable") as caught:
         kl_value(other_ids(spec), base, control=True)
     assert caught.value.verdict == "invalid"
-    dead = replace(Phase.blank(spec.configuration("tuned")), invalid=(DIED,))
+    dead = replace(blank_record(spec.configuration("tuned")), invalid=(DIED,))
     with pytest.raises(GateFailed, match="tuned kl_drift is invalid: engine_died: signal 9"):
         kl_value(dead, base, control=True)
     with pytest.raises(GateFailed, match="tuned perplexity of wiki is invalid: engine_died: signal 9"):
@@ -82,11 +82,11 @@ def other_ids(spec: Spec) -> ConfigRecord:
 
 
 def test_what_nothing_asked_for_was_not_measured(spec: Spec) -> None:
-    blank, base = Phase.blank(spec.configuration("tuned")), record_of(spec, "baseline", (1.0, 2.0))
+    blank, base = blank_record(spec.configuration("tuned")), record_of(spec, "baseline", (1.0, 2.0))
     with pytest.raises(NotMeasured, match="nothing that was selected needs it"):
         kl_value(blank, base, control=True)
     with pytest.raises(NotMeasured, match="nothing that was selected needs it"):
-        perplexity_value("wiki", record_of(spec, "tuned", (1.0, 2.0)), Phase.blank(spec.configuration("baseline")))
+        perplexity_value("wiki", record_of(spec, "tuned", (1.0, 2.0)), blank_record(spec.configuration("baseline")))
 
 
 def test_perplexity_has_its_difference_to_the_baseline(spec: Spec) -> None:

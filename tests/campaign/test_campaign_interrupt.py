@@ -16,6 +16,7 @@ from pytest_tokenwatt.campaign.scenario import named_death, unmeasured
 from pytest_tokenwatt.campaign.session import Session
 from pytest_tokenwatt.campaign.suites import Shelf
 from pytest_tokenwatt.records import Contract, GoodputRecord, ProbeOutcome, Reason, ServedIdentity
+from pytest_tokenwatt.records.profiles import Startup
 from pytest_tokenwatt.spec.load import load_spec
 from pytest_tokenwatt.spec.model import Scenario
 from pytest_tokenwatt.store.journal import Journal
@@ -36,6 +37,7 @@ class Engine(SimpleNamespace):
     fingerprint = None
     launch: dict[str, Any] = {}  # noqa: RUF012 - read only
     notes = ()
+    startup = Startup()
     stops = 0
 
     def environment(self, names: object) -> dict[str, str]:
@@ -68,7 +70,7 @@ def test_what_was_measured_before_ctrl_c_stays_as_it_was(
         return unmeasured(scenario, DONE)
 
     monkeypatch.setattr("pytest_tokenwatt.campaign.phase.start_engine", start)
-    monkeypatch.setattr("pytest_tokenwatt.campaign.phase.measure_scenario", measure)
+    monkeypatch.setattr("pytest_tokenwatt.campaign.timed.measure_scenario", measure)
     (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
     spec = load_spec(tmp_path / "spec.yaml", {})
     run_dir = RunDirectory(tmp_path / "run")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_tokenwatt.campaign.ledger import blank_record
 from pytest_tokenwatt.campaign.lengths import length_value
-from pytest_tokenwatt.campaign.phase import Phase
 from pytest_tokenwatt.errors import GateFailed, NotMeasured
 from pytest_tokenwatt.records import ConfigRecord, ItemResult, Outcome, Reason, SuiteRecord
 from pytest_tokenwatt.spec.load import load_spec
@@ -32,7 +32,7 @@ def spec(tmp_path: Path) -> Spec:
 def record_of(spec: Spec, key: str, lengths: Sequence[int], sha256: str = "ab") -> ConfigRecord:
     items = tuple(ItemResult(f"q{n}", 0, Outcome.CORRECT, output_tokens=each) for n, each in enumerate(lengths))
     suite = SuiteRecord("sums", "sums.jsonl", sha256, "numeric", "chat", None, 64, 1, items, 100.0, None, {}, ())
-    return replace(Phase.blank(spec.configuration(key)), suites={"sums": suite})
+    return replace(blank_record(spec.configuration(key)), suites={"sums": suite})
 
 
 def test_the_value_has_the_figure_with_what_it_is_made_of(spec: Spec) -> None:
@@ -57,12 +57,12 @@ def test_what_cannot_be_compared_is_an_invalid_measurement(spec: Spec) -> None:
     with pytest.raises(GateFailed, match="tuned length_shift is invalid: suite_differs") as caught:
         length_value(spec, record_of(spec, "tuned", [20] * 50, sha256="cd"), base)
     assert caught.value.verdict == "invalid"
-    dead = replace(Phase.blank(spec.configuration("tuned")), invalid=(Reason("engine_died", "signal 9"),))
+    dead = replace(blank_record(spec.configuration("tuned")), invalid=(Reason("engine_died", "signal 9"),))
     with pytest.raises(GateFailed, match="invalid: engine_died: signal 9"):
         length_value(spec, dead, base)
 
 
 def test_suites_that_nobody_asked_are_not_measured(spec: Spec) -> None:
-    blank = Phase.blank(spec.configuration("tuned"))
-    with pytest.raises(NotMeasured, match="no suite was asked"):
+    blank = blank_record(spec.configuration("tuned"))
+    with pytest.raises(NotMeasured, match="nothing was asked"):
         length_value(spec, blank, record_of(spec, "baseline", [20] * 50))

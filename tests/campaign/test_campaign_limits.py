@@ -72,7 +72,7 @@ def test_goodput_that_ran_out_of_time_is_inconclusive_for_a_test_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def out_of_time(phase: Phase) -> ConfigRecord:
-        phase.record = replace(phase.record, invalid=(Reason("time_budget", "5 minutes are used up"),))
+        phase.amend(replace(phase.record, invalid=(Reason("time_budget", "5 minutes are used up"),)))
         return phase.record
 
     monkeypatch.setattr(Phase, "measure", out_of_time)

@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from pytest_tokenwatt.campaign.accuracy import measure_suite
+from pytest_tokenwatt.campaign.ledger import blank_record
 from pytest_tokenwatt.campaign.observe import Deadline
-from pytest_tokenwatt.campaign.phase import Phase
 from pytest_tokenwatt.campaign.resume import earlier_records, kept_suites
 from pytest_tokenwatt.campaign.session import Session
 from pytest_tokenwatt.campaign.suites import Shelf, compared
@@ -210,7 +210,7 @@ def test_pairs_whose_names_run_together_have_files_of_their_own(tmp_path: Path) 
 
 def stored(spec: Spec, root: Path) -> None:
     suite = asked(spec, root, Engine(), [])
-    blank = Phase.blank(spec.configuration("baseline"))
+    blank = blank_record(spec.configuration("baseline"))
     record = replace(blank, spec=spec.raw, suites={"sums": suite}, fingerprint="f")
     write_record(root / "run" / "record-baseline.json", record)
     assert read_record(root / "run" / "record-baseline.json").record.suites["sums"] == suite
@@ -256,7 +256,7 @@ def test_a_suite_that_is_not_asked_any_more_is_not_kept(tmp_path: Path) -> None:
 def test_a_phase_that_measured_nothing_is_passed_over(tmp_path: Path) -> None:
     spec = spec_of(tmp_path)
     (tmp_path / "run").mkdir()
-    write_record(tmp_path / "run" / "record-baseline.json", Phase.blank(spec.configuration("baseline")))
+    write_record(tmp_path / "run" / "record-baseline.json", blank_record(spec.configuration("baseline")))
     (tmp_path / "run" / "record-tuned.json").write_text("{", encoding="utf-8")
     records, notes = earlier_records(tmp_path / "run", spec)
     assert records == {}

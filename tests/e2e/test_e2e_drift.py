@@ -104,3 +104,42 @@ def test_what_cannot_be_used_costs_no_more_than_itself(pytester: pytest.Pytester
     assert (stored["invalid"], stored["k"]) == ([], 16)
     assert "drift.top_k 20 is more than the vocabulary has: all 16 are asked for" in stored["notes"]
     assert [reason["code"] for reason in stored["perplexity"]["river"]["invalid"]] == ["text_too_short"]
+
+
+def test_the_binary_routes_are_used_where_they_are_offered(pytester: pytest.Pytester) -> None:
+    short = ("--enable-scale-out", "--enable-trace-replay", "--max-model-len", "100")
+    write(pytester.path, "--kv-cache-dtype", "int4", *short)
+    pytester.runpytest(*RUN).stdout.fnmatch_lines(["*tuned*kl*nats*fail*", "*tuned*perplexity[[]river]*fail*"])
+    baseline, tuned = drift_of(pytester.path, "baseline"), drift_of(pytester.path)
+    assert (baseline["route"], baseline["decode_route"], baseline["k"]) == ("prompt_logprobs", "served_tokens", 20)
+    assert (tuned["route"], tuned["decode_route"], tuned["k"]) == ("fixed_ids", "trace_replay", 19)
+    assert any("start the server with --max-logprobs 21 for all of them" in note for note in tuned["notes"])
+    assert 0.008 < tuned["against"]["kl"] < 0.02
+    assert tuned["decode_gap"] == pytest.approx(0.0, abs=1e-4)
+    assert any("the server replays no traces" in note for note in baseline["notes"])
+    river, whole = tuned["perplexity"]["river"], baseline["perplexity"]["river"]
+    assert (river["sha256"], river["invalid"]) == (whole["sha256"], [])
+    assert (river["tokens"], whole["tokens"]) == (7 * 98, 7 * 127)
+    assert len(river["base_nll"]) == 7
+    assert "river: max_model_len is 100: 7 sequences are cut to 99 tokens" in tuned["notes"]
+    assert [answer["id"] for answer in tuned["answers"]] == [answer["id"] for answer in baseline["answers"]]
+    assert tuned["answers_sha256"] == baseline["answers_sha256"] != ""
+    assert any(answer["tokens"] and not answer["cut"] for answer in baseline["answers"])
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_keeps_what_was_scored(pytester: pytest.Pytester) -> None:
+    write(pytester.path, "--kv-cache-dtype", "int4", sequences=24)
+    run = ("--tokenwatt-spec=spec.yaml", "-p", "no:cacheprovider", "-p", "no:asyncio", "-k", "kl")
+    pytester.runpytest(*run, "--tokenwatt-out=run")
+    out = pytester.path / "run"
+    before = [json.loads((out / f"record-{key}.json").read_text(encoding="utf-8")) for key in ("baseline", "tuned")]
+    (out / "record-tuned.json").write_text(json.dumps({**before[1], "drift": None}), encoding="utf-8")
+    result = pytester.runpytest(*run, "--tokenwatt-resume=run")
+    result.stdout.fnmatch_lines(["*baseline drift: kept from the interrupted run*"])
+    result.stdout.no_fnmatch_line("*tuned drift: kept*")
+    after = [json.loads((out / f"record-{key}.json").read_text(encoding="utf-8")) for key in ("baseline", "tuned")]
+    assert [record["drift"] for record in after] == [record["drift"] for record in before]
+    (out / "drift-baseline.npz").write_bytes(b"torn")
+    result = pytester.runpytest(*run, "--tokenwatt-resume=run")
+    result.stdout.fnmatch_lines(["*baseline drift: measured again:*damaged*", "*tuned drift: kept from the*"])

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -100,6 +100,9 @@ class ScriptedLab:
     def last_phase_of(self, gate: GateSpec) -> str:
         return str(self._script("last-phase", {}).get(f"{gate.config}::{gate.gate}", gate.config))
 
+    def measured_last(self, kinds: Iterable[str]) -> bool:
+        return bool(self._script("after", False)) and bool(list(kinds))
+
     def judge(self, gate: GateSpec) -> GateResult:
         identity = f"{gate.config}::{gate.gate}"
         if identity not in self._results:
@@ -135,6 +138,18 @@ class ScriptedLab:
     def perplexity(self, config: str, corpus: str | None = None) -> str:
         self._note("perplexity", config)
         return f"perplexity of {config}"
+
+    def memory(self, config: str) -> str:
+        self._note("memory", config)
+        return f"memory of {config}"
+
+    def speed(self, config: str) -> str:
+        self._note("speed", config)
+        return f"speed of {config}"
+
+    def audit(self, config: str) -> str:
+        self._note("audit", config)
+        return f"audit of {config}"
 
     def engine(self, config: str) -> str:
         self._note("engine", config)

@@ -146,20 +146,12 @@ def test_a_fixture_asked_for_too_late_fails_with_the_remedy(project: Project) ->
     result.stdout.fnmatch_lines(["*name it among the arguments of the test"])
 
 
-@pytest.mark.parametrize("name", ["memory", "speed", "audit"])
-def test_what_is_not_measured_yet_says_so(project: Project, name: str) -> None:
-    user(project, f"def test_it({name}): pass")
-    result = project.run("test_user.py", "lab.yaml", "-k", "test_it and tuned")
-    assert result.ret == 1
-    result.stdout.fnmatch_lines([f"*NotMeasured: {name} was not measured: this version does not measure it yet"])
-    assert "aliases.py" not in result.stdout.str()
-
-
 def test_the_values_come_from_the_lab(project: Project) -> None:
     user(
         project,
         "def test_it(\n"
-        "    tokenwatt, goodput, energy, power, accuracy, length_shift, kl_drift, perplexity, engine, baseline\n"
+        "    tokenwatt, goodput, energy, power, accuracy, length_shift, kl_drift, perplexity, engine, baseline,\n"
+        "    memory, speed, audit,\n"
         "):\n"
         "    assert (goodput, energy, power) == ('goodput of tuned', 'energy of tuned', 'power of tuned')\n"
         "    assert accuracy == 'accuracy of tuned'\n"
@@ -167,6 +159,8 @@ def test_the_values_come_from_the_lab(project: Project) -> None:
         "    assert kl_drift == tokenwatt.kl_drift() == 'kl_drift of tuned'\n"
         "    assert perplexity == tokenwatt.perplexity('wiki') == 'perplexity of tuned'\n"
         "    assert baseline.perplexity == 'perplexity of baseline'\n"
+        "    assert (memory, speed, audit) == ('memory of tuned', 'speed of tuned', 'audit of tuned')\n"
+        "    assert baseline.memory == 'memory of baseline'\n"
         "    assert baseline.accuracy == 'accuracy of baseline'\n"
         "    assert (baseline.energy, baseline.power) == ('energy of baseline', 'power of baseline')\n"
         "    assert engine == 'engine of tuned'\n"
@@ -272,6 +266,24 @@ def test_a_gate_stands_in_the_phase_that_completes_it(project: Project) -> None:
     assert order.index("test_engine[tuned]") < order.index("tuned::goodput") < order.index("test_engine[again]")
 
 
+def test_figures_of_later_engine_starts_come_behind_all_phases(project: Project) -> None:
+    project.spec(extra="x-after: true\nx-last-phase: {'tuned::slo': \"A'\"}\n")
+    user(project, "def test_speed(speed): pass\ndef test_memory(memory): pass\ndef test_engine(engine): pass")
+    order = [each.split("::", 1)[1] for each in project.collected("test_user.py", "lab.yaml")]
+    late = order.index("test_engine[tuned]")
+    assert {"test_speed[tuned]", "test_memory[baseline]", "test_memory[tuned]", "tuned::slo"} == set(order[late + 1 :])
+
+
+def test_a_running_engine_and_a_figure_of_a_later_start_cannot_be_had_together(project: Project) -> None:
+    project.spec(extra="x-after: true\n")
+    user(project, "def test_it(engine, speed): pass")
+    result = project.run("test_user.py", "lab.yaml")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*test_it?tuned? asks for engine and for speed, which is known only when*"])
+    project.spec(extra="x-after: false\n")
+    assert project.run("test_user.py", "lab.yaml").ret == 0
+
+
 def test_several_specs_name_the_spec_in_the_parameter(project: Project) -> None:
     project.spec("next.yaml", text=SPEC.replace("name: lab", "name: next"))
     user(project, "def test_it(goodput): pass")
@@ -333,10 +345,13 @@ def test_a_comparison_in_a_spec_without_baseline_says_so(project: Project) -> No
         ("def test_it(engine): pass", []),
         ("def test_it(energy): pass", ["goodput"]),
         ("def test_it(accuracy): pass", ["accuracy"]),
-        ("def test_it(length_shift): pass", ["accuracy"]),
+        ("def test_it(length_shift): pass", ["length"]),
         ("def test_it(kl_drift): pass", ["drift"]),
         ("def test_it(perplexity): pass", ["drift"]),
-        ("def test_it(tokenwatt): pass", ["accuracy", "drift", "goodput"]),
+        ("def test_it(tokenwatt): pass", ["accuracy", "audit", "drift", "goodput", "profiles"]),
+        ("def test_it(speed): pass", ["again", "profiles"]),
+        ("def test_it(memory): pass", ["profiles"]),
+        ("def test_it(audit): pass", ["audit"]),
         ("import pytest\n@pytest.fixture\ndef mine(goodput): pass\ndef test_it(mine): pass", ["goodput"]),
     ],
 )

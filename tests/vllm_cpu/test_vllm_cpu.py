@@ -108,10 +108,10 @@ def test_the_report_is_of_a_real_engine(report: dict[str, Any]) -> None:
 
 
 @pytest.fixture(scope="module")
-def drift(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run directory of the drift spec: the whole vocabulary, so that the divergence is exact."""
-    out = tmp_path_factory.mktemp("drift") / "run"
-    spec = ROOT / "tests" / "vllm_cpu" / "drift.yaml"
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run directory of the lab spec: profiles, audit, score, and drift by the whole vocabulary, which is exact."""
+    out = tmp_path_factory.mktemp("lab") / "run"
+    spec = ROOT / "tests" / "vllm_cpu" / "lab.yaml"
     command = [sys.executable, "-m", "pytest", f"--tokenwatt-spec={spec}", f"--tokenwatt-out={out}"]
     done = subprocess.run(
         [*command, "-p", "no:cacheprovider"], cwd=ROOT, capture_output=True, text=True, timeout=900, check=False
@@ -120,26 +120,86 @@ def drift(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+def record_of(run_dir: Path, key: str) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((run_dir / f"record-{key}.json").read_text(encoding="utf-8"))
+    return record
+
+
+def submission_of(run_dir: Path) -> dict[str, Any]:
+    report = json.loads((run_dir / "report.json").read_text(encoding="utf-8"))
+    (entry,) = [each for each in report["configs"] if each["key"] == "tuned"]
+    found: dict[str, Any] = entry["submission"]
+    return found
+
+
+def test_bytes_per_token_halve_at_start_up_and_in_use(lab: Path) -> None:
+    pools = [record_of(lab, key)["startup"]["kv_bytes_per_token"] for key in ("baseline", "tuned")]
+    assert pools[0] == 2 * pools[1]
+    result = submission_of(lab)["result"]
+    for name in ("serve", "interactive"):
+        used = [result[peaks][name]["kv_bytes_per_token"] for peaks in ("anchor_peak_memory", "peak_memory")]
+        assert used[0] == pytest.approx(2 * used[1], rel=0.1)
+        assert used == pytest.approx(pools, rel=0.1)
+
+
+def test_weights_are_the_checkpoints_and_what_a_cpu_does_not_tell_is_null_with_a_reason(lab: Path) -> None:
+    memory = record_of(lab, "tuned")["profiles"]["serve"]["memory"]
+    size_gib = (ROOT / "build" / "tiny-qwen3" / "model.safetensors").stat().st_size / 2**30
+    assert memory["weights_source"] == "checkpoint"
+    assert memory["weights_gib"] == pytest.approx(size_gib, rel=0.05)
+    assert (memory["other_gib"], memory["peak_gib"]) == (None, None)
+    assert "vLLM on a CPU logs no line" in memory["missing"]["other_gib"]
+
+
+def test_precision_is_read_and_equals_what_is_declared(lab: Path) -> None:
+    labels = {key: record_of(lab, key)["precision"] for key in ("baseline", "tuned")}
+    assert {key: each["label"] for key, each in labels.items()} == {"baseline": "W16A16KV16", "tuned": "W16A16KV8"}
+    assert set(labels["tuned"]["sources"]) == {"weights", "activations", "kv", "weights_average", "stored_gib"}
+
+
+def test_timed_outputs_are_the_models_own(lab: Path) -> None:
+    for name in ("serve", "interactive"):
+        audit = record_of(lab, "tuned")["audits"][name]
+        assert audit["status"] == "audited"
+        assert abs(audit["gap_median"]) < 0.1
+        assert audit["empty"] == 0
+        assert audit["bf16_top1"] > 0.95
+
+
+def test_the_submission_is_whole(lab: Path) -> None:
+    submission = submission_of(lab)
+    result = submission["result"]
+    assert [stage["name"] for stage in submission["stages"]] == ["build", "contract", "quality", "efficiency", "score"]
+    assert set(result["efficiency"]) == set(result["anchor_efficiency"]) == {"serve", "interactive"}
+    assert all(rate > 0 for rate in result["efficiency"].values())
+    assert result["kl"]["kl"] > 10 * result["kl"]["identity"]["kl"] >= 0
+    assert result["engine"]["startup"]["vllm_version"] == "0.32.0"
+    # Without activations there is no peak: no gain in memory, no score, and the reasons say so.
+    assert (result["memory"], result["score"], result["qualified"]) == (None, None, False)
+    assert result["missing"]["memory"]
+    assert result["reason"]
+
+
 def drift_of(run_dir: Path, key: str) -> dict[str, Any]:
     record: dict[str, Any] = json.loads((run_dir / f"record-{key}.json").read_text(encoding="utf-8"))["drift"]
     return record
 
 
-def test_an_fp8_cache_diverges_and_the_baseline_does_not_from_itself(drift: Path) -> None:
-    against, control = drift_of(drift, "tuned")["against"], drift_of(drift, "baseline")["control"]
+def test_an_fp8_cache_diverges_and_the_baseline_does_not_from_itself(lab: Path) -> None:
+    against, control = drift_of(lab, "tuned")["against"], drift_of(lab, "baseline")["control"]
     assert against["invalid"] == control["invalid"] == []
     assert against["kl"] > 5 * against["kl_se"] > 0
     assert 10 * abs(control["kl"]) <= against["kl"]
     assert against["tail_mass"] == pytest.approx(0.0, abs=1e-3)
 
 
-def test_the_top_of_the_vocabulary_estimates_the_exact_divergence(drift: Path) -> None:
-    baseline, tuned = read_topk(drift / "drift-baseline.npz"), read_topk(drift / "drift-tuned.npz")
+def test_the_top_of_the_vocabulary_estimates_the_exact_divergence(lab: Path) -> None:
+    baseline, tuned = read_topk(lab / "drift-baseline.npz"), read_topk(lab / "drift-tuned.npz")
     exact = divergence(baseline.tops, tuned.tops, drawn=tuned.sequences)
     tops = [[narrowed(top, 20) for top in stored.tops] for stored in (baseline, tuned)]
     estimated = divergence(*tops, drawn=tuned.sequences)
     assert None not in (exact.kl, exact.kl_se, estimated.kl_lower, estimated.kl_sampled, estimated.kl_sampled_se)
-    assert exact.kl == pytest.approx(drift_of(drift, "tuned")["against"]["kl"], rel=1e-3)
+    assert exact.kl == pytest.approx(drift_of(lab, "tuned")["against"]["kl"], rel=1e-3)
     assert (estimated.kl_lower or 0.0) <= (exact.kl or 0.0)
     joint = ((exact.kl_se or 0.0) ** 2 + (estimated.kl_sampled_se or 0.0) ** 2) ** 0.5
     assert abs((estimated.kl_sampled or 0.0) - (exact.kl or 0.0)) <= 3 * joint
@@ -149,9 +209,9 @@ def test_the_top_of_the_vocabulary_estimates_the_exact_divergence(drift: Path) -
     assert estimated.doubts or abs((estimated.kl or 0.0) - (exact.kl or 0.0)) <= 3 * joint
 
 
-def test_decoding_says_what_the_prefill_says(drift: Path) -> None:
+def test_decoding_says_what_the_prefill_says(lab: Path) -> None:
     for key in ("baseline", "tuned"):
-        record = drift_of(drift, key)
+        record = drift_of(lab, key)
         assert record["decode_tokens"] > 500
         assert record["decode_gap"] < 0.05
 
