@@ -15,6 +15,7 @@ from pytest_tokenwatt.records.engine import Contract, ServedIdentity
 from pytest_tokenwatt.records.goodput import GoodputRecord
 from pytest_tokenwatt.records.power import PowerRecord, SensorInfo
 from pytest_tokenwatt.records.profiles import BudgetRun, Precision, ProfileRecord, Startup
+from pytest_tokenwatt.records.stored import Provenance, StoredFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class ConfigRecord:
     as the driver (or the simulator) names them. ``suites`` are the accuracy suites by name, ``drift`` is what was
     scored of the ``drift`` block. ``startup`` and ``precision`` are what was read of the engine before it was measured.
     ``profiles`` are the closed-loop ones by name; ``again`` (of a baseline only) those of its second start, A'.
+    ``stored`` are figures of a record that came from elsewhere; ``None`` for one that this tool measured.
     ``budgets`` and ``audits`` are by profile; the audit of the goodput windows is called ``goodput`` or
     ``goodput[scenario]``.
     """
@@ -65,6 +67,8 @@ class ConfigRecord:
     again: Mapping[str, ProfileRecord] = field(default_factory=dict)
     budgets: Mapping[str, BudgetRun] = field(default_factory=dict)
     audits: Mapping[str, AuditRecord] = field(default_factory=dict)
+    stored: StoredFigures | None = None
+    provenance: Provenance = field(default_factory=Provenance)
     schema: str = SCHEMA
 
 
