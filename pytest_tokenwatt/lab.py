@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import platform
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
 
 from pytest_tokenwatt import __version__
 from pytest_tokenwatt.campaign import drift_plan
 from pytest_tokenwatt.campaign.after import Aftermath
+from pytest_tokenwatt.campaign.desk import Desk, Finished, LabEvents, LabOptions
 from pytest_tokenwatt.campaign.foreseen import (
     compares,
     needs_the_band,
@@ -36,9 +37,7 @@ from pytest_tokenwatt.campaign.kinds import (
     with_implied,
 )
 from pytest_tokenwatt.campaign.ledger import blank_record
-from pytest_tokenwatt.campaign.measured import Measured
 from pytest_tokenwatt.campaign.misfits import misfits
-from pytest_tokenwatt.campaign.observe import Deadline
 from pytest_tokenwatt.campaign.order import by_phase, repeat_of_baseline
 from pytest_tokenwatt.campaign.outputs import OutputShelf
 from pytest_tokenwatt.campaign.phase import Phase
@@ -47,93 +46,31 @@ from pytest_tokenwatt.campaign.resume import earlier_records
 from pytest_tokenwatt.campaign.session import Session
 from pytest_tokenwatt.campaign.suites import Shelf
 from pytest_tokenwatt.engine.start import RunningEngine
-from pytest_tokenwatt.errors import EngineError, Problem, UsageError
+from pytest_tokenwatt.errors import EngineError, Problem
 from pytest_tokenwatt.gates.asked import counts_drift_answers
-from pytest_tokenwatt.gates.band import session_band_pct, session_energy_band_pct
 from pytest_tokenwatt.gates.catalog import list_gates
-from pytest_tokenwatt.gates.deltas import accuracy_deltas
-from pytest_tokenwatt.gates.divergence import drift_deltas
-from pytest_tokenwatt.gates.judge import exit_code, judge
-from pytest_tokenwatt.gates.qualify import score_deltas
-from pytest_tokenwatt.gates.shifts import length_deltas
-from pytest_tokenwatt.gates.speeds import memory_deltas, speed_deltas
-from pytest_tokenwatt.gates.user import judge_user_rule
-from pytest_tokenwatt.quality.scoring import Scorer
+from pytest_tokenwatt.gates.judge import judge
 from pytest_tokenwatt.records import ConfigRecord, GateResult, GateSpec
-from pytest_tokenwatt.report.coverage import caveats
-from pytest_tokenwatt.report.lab import ReportContext, build_report, report_title
+from pytest_tokenwatt.records.stored import Provenance
+from pytest_tokenwatt.report.lab import report_title
 from pytest_tokenwatt.report.plan_text import render_plan
 from pytest_tokenwatt.report.screen import Screen
-from pytest_tokenwatt.report.table import render_table
 from pytest_tokenwatt.spec.model import Configuration, Spec
 from pytest_tokenwatt.spec.problems import preflight
-from pytest_tokenwatt.store.atomic import write_json
 from pytest_tokenwatt.store.journal import Event, Journal
-from pytest_tokenwatt.store.records_json import write_run_record
-from pytest_tokenwatt.store.rundir import RunDirectory, file_obstacle
+from pytest_tokenwatt.store.rundir import file_obstacle
 
 REPORT_NAME = "report.json"
 JOURNAL = "journal.jsonl"
 _REQUIREMENTS = ("pytest", "numpy", "scipy", "httptools")
 
 
-class LabEvents(Protocol):
-    """Where the lab's progress goes."""
-
-    def line(self, text: str) -> None:
-        """Show one line now; may be called from any thread."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class LabOptions:
-    """What the command line asks of one spec; paths are absolute.
-
-    ``invocation`` are the words that repeat the run, ``part`` the name of the
-    subdirectory when one run has several specs, which also share ``deadline``. With ``resume`` the run that was
-    interrupted in ``out`` is continued. ``scorers`` are those that others brought.
-    """
-
-    rootdir: Path
-    invocation: tuple[str, ...]
-    out: Path | None = None
-    part: str | None = None
-    deadline: Deadline = field(default_factory=Deadline)
-    title: str | None = None
-    reports: tuple[Path, ...] = ()
-    resume: bool = False
-    scorers: Mapping[str, Scorer] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A run that is over: its verdicts, its report and the exit code that they mean."""
-
-    results: tuple[GateResult, ...]
-    report: dict[str, Any]
-    report_path: Path
-    exit_code: int
-    title: str
-    notes: tuple[str, ...]
-
-    def table(self, width: int, color: bool, encoding: str = "utf-8") -> str:
-        """The table of verdicts, the notes and the report's path, for a terminal of ``width`` columns."""
-        screen = Screen(width, color, encoding)
-        report = str(self.report_path) if self.report_path.exists() else None
-        return render_table(self.title, self.results, screen, notes=self.notes, report=report)
-
-
-class Lab(Measured):
+class Lab(Desk):
     """One spec's run. Creating it starts nothing and writes nothing; every measurement is taken at most once."""
 
     def __init__(self, spec: Spec, options: LabOptions, events: LabEvents) -> None:
-        self.spec = spec
+        super().__init__(spec, options, events)
         self.gates = list_gates(spec)
-        self._options = options
-        self._events = events
-        self._started = datetime.now(UTC).astimezone()
-        place = RunDirectory.choose(options.out, spec.name, self._started, options.rootdir)
-        self._run_dir = place.child(options.part) if options.part else place
         self._session: Session | None = None
         self._phases: dict[str, Phase] = {}
         self._needed: tuple[str, ...] | None = None
@@ -141,15 +78,7 @@ class Lab(Measured):
         self._shelf = Shelf(spec, options.scorers)
         self._live: set[str] = set()
         self._after_ran = False
-        self._results: dict[str, GateResult] = {}
-        self._beside: dict[str, GateResult] = {}
-        self._interrupted: str | None = None
-        self.finished: Finished | None = None
-
-    @property
-    def run_dir(self) -> Path:
-        """Where this run writes; created with its first file."""
-        return self._run_dir.path
+        self._closed = False
 
     # --- before the run
 
@@ -211,13 +140,6 @@ class Lab(Measured):
 
     # --- measuring and judging
 
-    def judge(self, gate: GateSpec) -> GateResult:
-        """The verdict of a gate; measures what it needs that was not measured yet."""
-        identity = f"{gate.config}::{gate.gate}"
-        if identity not in self._results:
-            self._results[identity] = self._judged(gate)
-        return self._results[identity]
-
     def engine(self, config: str) -> RunningEngine:
         """The running engine of a configuration. Raises ``EngineError`` when it did not start or is over."""
         self._live.add(config)
@@ -227,22 +149,6 @@ class Lab(Measured):
             why = "; ".join(str(reason) for reason in record.invalid) or "its phase is over"
             raise EngineError("engine_not_running", f"the engine of {config} is not running: {why}")
         return engine
-
-    def record_gate(
-        self, config: str, name: str, value: float | None, op: str, limit: float, unit: str | None = None
-    ) -> GateResult:
-        """Judge a user's own rule and keep it for the report.
-
-        Raises ``UsageError`` for a built-in gate's name, and for one under which something else was judged already.
-        """
-        if any(gate.gate == name for gate in self.gates if gate.config == config):
-            what = f"{config} has a gate {name!r} already"
-            raise UsageError(what, where="tokenwatt.gate", remedy="give the rule another name")
-        result = judge_user_rule(config, name, value, op, limit, unit)
-        if self._results.setdefault(result.id, result) != result:
-            what = f"{config} has another rule {name!r} in this run, or the same one with another value"
-            raise UsageError(what, where="tokenwatt.gate", remedy="give each rule its own name")
-        return result
 
     def leave(self, config: str | None) -> None:
         """No further item needs this configuration's engine (``None``: of any)."""
@@ -260,14 +166,17 @@ class Lab(Measured):
             self._session.journal.write(Event.INTERRUPTED)
 
     def finish(self) -> Finished | None:
-        """Write the report; ``None`` when nothing was measured or judged. Calling it again returns the same.
-
-        Raises ``UsageError`` or ``OSError`` when a file cannot be written; ``finished`` then has the verdicts still.
-        """
-        if self.finished is None and (self._results or self._phases):
-            self.finished = self._finish()
-            self._write(self.finished)
-        return self.finished
+        """As ``Desk``; every record is stored with its provenance first."""
+        if self.finished is None and self._phases:
+            made = self._provenance()
+            for phase in self._phases.values():
+                phase.amend(replace(phase.record, provenance=made))
+        done = super().finish()
+        if done is not None and self._session is not None and not self._closed:
+            self._closed = True
+            verdicts = {each.id: each.verdict.value for each in done.results}
+            self._session.journal.write(Event.RUN_FINISHED, verdicts=verdicts)
+        return done
 
     def close(self) -> None:
         """Stop every engine and close the journal; safe to call again."""
@@ -313,15 +222,6 @@ class Lab(Measured):
         others = self._results_beside(gate) if gate.kind == "score" else ()
         return judge(gate, candidate, baseline, self._records(), others)
 
-    def _results_beside(self, gate: GateSpec) -> tuple[GateResult, ...]:
-        """The verdicts of the configuration's other gates, whether or not they are items of this run."""
-        others = [each for each in self.gates if each.config == gate.config and each.gate != gate.gate]
-        for each in others:
-            if f"{each.config}::{each.gate}" not in self._results:
-                self._beside[f"{each.config}::{each.gate}"] = self._judged(each)
-        known = {**self._beside, **self._results}
-        return tuple(known[f"{each.config}::{each.gate}"] for each in others)
-
     def _measure_all(self) -> None:
         for key in self._needed or ():
             self._record(key)
@@ -347,6 +247,30 @@ class Lab(Measured):
         if gate.kind == "audit" and base.key not in self._phases:
             return blank_record(base)
         return self._record(base.key)
+
+    def _stored_baseline(self) -> ConfigRecord | None:
+        return None
+
+    def _provenance(self) -> Provenance:
+        drivers = {gpu.driver for phase in self._phases.values() for gpu in phase.record.gpus if gpu.driver}
+        return Provenance(
+            recorded=self._started.isoformat(timespec="seconds"),
+            finished=self._ended.isoformat(timespec="seconds"),
+            tool=f"pytest-tokenwatt {__version__}",
+            driver=drivers.pop() if len(drivers) == 1 else None,
+            run_dir=self.run_dir.name,
+            command=self._options.invocation,
+            versions=_versions(),
+            title=self._options.title,
+            endpoints=dict(self._options.endpoints),
+            quick=self.spec.is_quick,
+            interrupted=self._interrupted,
+        )
+
+    @cached_property
+    def _ended(self) -> datetime:
+        """When the last measurement was over: asked for first when the run finishes."""
+        return datetime.now(UTC).astimezone()
 
     def _record(self, key: str) -> ConfigRecord:
         """The configuration's record; measures it, and before it what is needed of earlier phases."""
@@ -412,54 +336,6 @@ class Lab(Measured):
         """Records of all phases so far, in the spec's order."""
         return tuple(
             self._phases[config.key].record for config in self.spec.configurations if config.key in self._phases
-        )
-
-    def _ordered_results(self) -> tuple[GateResult, ...]:
-        """Gates in the spec's order, then users' own rules."""
-        ranks = {f"{gate.config}::{gate.gate}": rank for rank, gate in enumerate(self.gates)}
-        return tuple(sorted(self._results.values(), key=lambda result: ranks.get(result.id, len(ranks))))
-
-    def _finish(self) -> Finished:
-        self.leave(None)
-        records, results = self._records(), self._ordered_results()
-        report = build_report(self.spec, records, results, self._context(records))
-        return Finished(
-            results=results,
-            report=report,
-            report_path=self._run_dir.file(REPORT_NAME),
-            exit_code=exit_code(results),
-            title=report_title(self.spec, self._options.title),
-            notes=caveats(self.spec, records, interrupted=self._interrupted),
-        )
-
-    def _write(self, finished: Finished) -> None:
-        records, verdicts = self._records(), {each.id: each.verdict.value for each in finished.results}
-        write_json(finished.report_path, finished.report)
-        if self._run_dir.record_file is not None and records:
-            write_run_record(self._run_dir.record_file, records)
-        if self._session is not None:
-            self._session.journal.write(Event.RUN_FINISHED, verdicts=verdicts)
-        for copy in self._options.reports:
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            write_json(copy, finished.report)
-
-    def _context(self, records: Sequence[ConfigRecord]) -> ReportContext:
-        scenario = self.spec.configurations[0].scenarios[0].name
-        return ReportContext(
-            generated=self._started,
-            finished=datetime.now(UTC).astimezone(),
-            command=self._options.invocation,
-            versions=_versions(),
-            variance_band_pct=session_band_pct(records, scenario),
-            energy_band_pct=session_energy_band_pct(records, scenario),
-            accuracy=accuracy_deltas(self.spec, records),
-            lengths=length_deltas(self.spec, records),
-            drift=drift_deltas(self.spec, records),
-            speeds=speed_deltas(self.spec, records),
-            memories=memory_deltas(self.spec, records),
-            scores=score_deltas(self.spec, records, tuple({**self._beside, **self._results}.values())),
-            title=self._options.title,
-            interrupted=self._interrupted,
         )
 
 

@@ -27,6 +27,8 @@ from pytest_tokenwatt.values import (
     Speed,
 )
 
+_NO_BASELINE = "there is no baseline to compare with"
+
 
 class Measured(ABC):
     """Figures of a run's configurations, out of records that whoever derives from it can get."""
@@ -41,6 +43,10 @@ class Measured(ABC):
     @abstractmethod
     def _record(self, key: str) -> ConfigRecord:
         """A configuration's record; measures it if need be."""
+
+    @abstractmethod
+    def _stored_baseline(self) -> ConfigRecord | None:
+        """The record of another run that stands for the baseline; ``None`` when it is measured in this one."""
 
     @abstractmethod
     def _records(self) -> tuple[ConfigRecord, ...]:
@@ -82,10 +88,7 @@ class Measured(ABC):
         """
         if not (self.spec.accuracy or counts_drift_answers(self.spec)):
             raise NotMeasured("length_shift", "the spec has neither an accuracy nor a drift block")
-        base = self.spec.baseline
-        if base is None or base.key == config:
-            raise NotMeasured(f"{config} length_shift", "there is no baseline to compare with")
-        return length_value(self.spec, self._record(config), self._record(base.key))
+        return length_value(self.spec, self._record(config), self._needed_baseline(config, "length_shift"))
 
     def kl_drift(self, config: str) -> KlDrift:
         """The divergence from the baseline, which is measured for it.
@@ -94,9 +97,7 @@ class Measured(ABC):
         """
         if self.spec.drift is None:
             raise NotMeasured("kl_drift", "the spec has no drift block")
-        base = self._other_baseline(config)
-        if base is None:
-            raise NotMeasured(f"{config} kl_drift", "there is no baseline to compare with")
+        base = self._needed_baseline(config, "kl_drift")
         return kl_value(self._record(config), base, control=self.spec.drift.control)
 
     def perplexity(self, config: str, corpus: str | None = None) -> PerplexityChange:
@@ -124,12 +125,11 @@ class Measured(ABC):
         Raises like ``speed_value``, and ``NotMeasured`` without a profiles block, without a baseline, or of it.
         """
         self._ask_for("profiles", "speed")
-        base = self.spec.baseline
-        if base is None or base.key == config:
-            raise NotMeasured(f"{config} speed", "there is no baseline to compare with")
+        base = self._needed_baseline(config, "speed")
         self._measure_all()
         self._run_after()
-        return speed_value(self.spec, self._record(config), self._record(base.key), self._records())
+        base = self._needed_baseline(config, "speed")
+        return speed_value(self.spec, self._record(config), base, self._records())
 
     def audit(self, config: str) -> Audit:
         """What the baseline says of timed outputs.
@@ -137,9 +137,8 @@ class Measured(ABC):
         Raises like ``audit_value``, and ``NotMeasured`` without an audit block, without a baseline, or of it.
         """
         self._ask_for("audit", "audit")
-        base = self.spec.baseline
-        if base is None or base.key == config:
-            raise NotMeasured(f"{config} audit", "there is no baseline to compare with")
+        if self.spec.baseline is not None and self.spec.baseline.key == config:
+            raise NotMeasured(f"{config} audit", _NO_BASELINE)
         self._measure_all()
         self._run_after()
         return audit_value(self._record(config))
@@ -148,6 +147,15 @@ class Measured(ABC):
         if not self.spec.present(block):
             raise NotMeasured(figure, f"the spec has no {block} block")
 
+    def _needed_baseline(self, config: str, figure: str) -> ConfigRecord:
+        found = self._other_baseline(config)
+        if found is None:
+            raise NotMeasured(f"{config} {figure}", _NO_BASELINE)
+        return found
+
     def _other_baseline(self, config: str) -> ConfigRecord | None:
         base = self.spec.baseline
-        return None if base is None or base.key == config else self._record(base.key)
+        if base is not None and base.key == config:
+            return None
+        stored = self._stored_baseline()
+        return stored if stored is not None or base is None else self._record(base.key)

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from pytest_tokenwatt.campaign.desk import Finished, LabEvents, LabOptions
 from pytest_tokenwatt.campaign.observe import Deadline
 from pytest_tokenwatt.campaign.order import by_phase
 from pytest_tokenwatt.errors import SpecError, UsageError
-from pytest_tokenwatt.lab import Finished, Lab, LabEvents, LabOptions
+from pytest_tokenwatt.lab import Lab
 from pytest_tokenwatt.plugin.arguments import SpecRequest
 from pytest_tokenwatt.plugin.endpoints import attach
 from pytest_tokenwatt.plugin.options import Settings

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pytest_tokenwatt.records.drift import PerplexityDelta
+
 
 @dataclass(frozen=True, slots=True)
 class StoredFigures:
@@ -15,6 +17,12 @@ class StoredFigures:
     are of several suites whose scores are not stored. ``length_shift`` is a share, ``drift_points`` the leaderboard's
     drift, ``score_se`` and ``gpu_hours`` as they were stored. ``verdicts`` are the gates that the record decides
     itself (``contract``: ``pass``). What is not stated is ``None`` or absent.
+
+    ``perplexity`` are corpora against the baseline. ``intervals`` are 95 % ones of figures against the baseline, by
+    their names in a report: ``length_shift``, ``speed``, ``speeds.serve``, ``memory``, ``accuracy.<suite>`` (points) …
+    ``unknown`` names errors and figures that are stored as null (``length_shift``, ``intervals.length_shift``,
+    ``intervals.speeds.serve``, ``peak_memory.serve.error``, ``kl.kl_se``, ``variance_band_pct`` …): they stay unknown,
+    where an error that a record has no field for counts as 0.
     """
 
     source: str
@@ -28,18 +36,29 @@ class StoredFigures:
     score_se: float | None = None
     gpu_hours: float | None = None
     verdicts: Mapping[str, str] = field(default_factory=dict)
+    perplexity: Mapping[str, PerplexityDelta] = field(default_factory=dict)
+    intervals: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """When, where and by what a record was made, for whoever compares with it later.
+    """When and by what a record was made, for whoever compares with it or judges it again later.
 
-    ``recorded`` is an ISO instant with its offset. ``gpus`` are names, ``driver`` the driver's version. ``None``: not
-    known.
+    ``recorded`` and ``finished`` are ISO instants with their offsets. ``driver`` is the accelerator driver's version,
+    ``command`` the words that repeat the run, ``versions`` the software around the engine. ``endpoints`` are those that
+    the command line gave instead of the spec's, by configuration; ``quick`` says that its short windows were applied.
+    ``interrupted`` says what ended the run early. ``None``: not known.
     """
 
     recorded: str | None = None
+    finished: str | None = None
     tool: str | None = None
     driver: str | None = None
     run_dir: str | None = None
     command: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    title: str | None = None
+    endpoints: Mapping[str, str] = field(default_factory=dict)
+    quick: bool = False
+    interrupted: str | None = None

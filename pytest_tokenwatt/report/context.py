@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from pytest_tokenwatt.records import ConfigRecord
 from pytest_tokenwatt.records.accuracy import AccuracyDelta, LengthDelta
 from pytest_tokenwatt.records.drift import DriftDelta
 from pytest_tokenwatt.records.profiles import MemoryDelta, ScoreDelta, SpeedDelta
@@ -21,7 +22,7 @@ class ReportContext:
     to compare. ``accuracy`` is how the answers of each configuration compare with the baseline's, ``lengths``
     how long they are, ``drift`` how far its distributions are from the baseline's, ``speeds`` and ``memories`` how
     fast it is and what it takes, ``scores`` the leaderboard figures. ``interrupted`` says what ended the run early,
-    ``finished`` (an aware instant) when it ended.
+    ``finished`` (an aware instant) when it ended. ``baseline`` is a stored record that stands for one of this run.
     """
 
     generated: datetime
@@ -38,3 +39,4 @@ class ReportContext:
     memories: Mapping[str, MemoryDelta] = field(default_factory=dict)
     scores: Mapping[str, ScoreDelta] = field(default_factory=dict)
     finished: datetime | None = None
+    baseline: ConfigRecord | None = None

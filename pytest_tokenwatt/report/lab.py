@@ -24,7 +24,7 @@ from pytest_tokenwatt.report.subject import Subject
 from pytest_tokenwatt.report.submission import submission
 from pytest_tokenwatt.report.summary import summary
 from pytest_tokenwatt.report.validity import reasons
-from pytest_tokenwatt.spec.model import Configuration, Spec
+from pytest_tokenwatt.spec.model import Configuration, Scenario, Spec
 
 __all__ = ["REPORT_SCHEMA", "ReportContext", "build_report", "report_title"]
 
@@ -93,7 +93,7 @@ def report_title(spec: Spec, title: str | None = None) -> str:
 
 
 def _subjects(spec: Spec, records: Sequence[ConfigRecord], context: ReportContext) -> list[Subject]:
-    baseline = _baseline(records)
+    baseline = context.baseline or _baseline(records)
     return [
         Subject(
             spec=spec,
@@ -112,7 +112,7 @@ def _subjects(spec: Spec, records: Sequence[ConfigRecord], context: ReportContex
 
 
 def _machine_drift(records: Sequence[ConfigRecord], context: ReportContext) -> dict[str, Any]:
-    baseline = _baseline(records)
+    baseline = context.baseline or _baseline(records)
     return machine_drift(baseline, baseline_again(records, baseline), context.variance_band_pct)
 
 
@@ -164,16 +164,24 @@ def _provenance(spec: Spec, records: Sequence[ConfigRecord], context: ReportCont
 
 def _hashes(spec: Spec, records: Sequence[ConfigRecord]) -> dict[str, Any]:
     """SHA-256 of the spec as written, of each configuration's load (requests and SLO), suites and scored token ids."""
-    configurations = [spec.configuration(record.key) for record in records]
     return {
         "spec_sha256": hashlib.sha256(_canonical(spec.raw).encode()).hexdigest(),
         "load_sha256": {
-            configuration.key: {each.name: spec.digest(configuration, each) for each in configuration.scenarios}
-            for configuration in configurations
+            record.key: {
+                each.name: _load_sha256(spec, record, each) for each in spec.configuration(record.key).scenarios
+            }
+            for record in records
         },
         "suite_sha256": suite_hashes(records),
         "drift_sha256": {record.key: (record.drift.sha256 or None) if record.drift else None for record in records},
     }
+
+
+def _load_sha256(spec: Spec, record: ConfigRecord, scenario: Scenario) -> str | None:
+    """As it was measured; of what was not, as it would be. Files of the load may be gone by the time of a replay."""
+    measured = record.scenarios.get(scenario.name)
+    known = measured.load_sha256 if measured else None
+    return known or spec.digest(spec.configuration(record.key), scenario)
 
 
 def _engine(record: ConfigRecord) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from pytest_tokenwatt.campaign.desk import LabOptions
 from pytest_tokenwatt.campaign.identify import driver_trouble, identify_gpus
-from pytest_tokenwatt.lab import Lab, LabOptions
+from pytest_tokenwatt.lab import Lab
 from pytest_tokenwatt.power.gpus import GpuQuery
 from pytest_tokenwatt.spec.load import load_spec
 from pytest_tokenwatt.testing import FakeNvml

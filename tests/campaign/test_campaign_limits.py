@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_tokenwatt.campaign.desk import LabOptions
 from pytest_tokenwatt.campaign.misfits import misfits
 from pytest_tokenwatt.campaign.observe import Deadline
 from pytest_tokenwatt.campaign.phase import Phase
@@ -17,7 +18,7 @@ from pytest_tokenwatt.campaign.session import Session
 from pytest_tokenwatt.campaign.suites import Shelf
 from pytest_tokenwatt.errors import GateFailed, LoadError, NotMeasured, UsageError
 from pytest_tokenwatt.gates.judge import judge
-from pytest_tokenwatt.lab import Lab, LabOptions
+from pytest_tokenwatt.lab import Lab
 from pytest_tokenwatt.records import ConfigRecord, Reason, Verdict
 from pytest_tokenwatt.spec.load import load_spec
 from pytest_tokenwatt.spec.model import Spec

@@ -13,9 +13,9 @@ import pytest
 
 import pytest_tokenwatt.plugin
 import pytest_tokenwatt.plugin.active
+from pytest_tokenwatt.campaign.desk import Finished, LabEvents, LabOptions
 from pytest_tokenwatt.errors import Problem
 from pytest_tokenwatt.gates.catalog import list_gates
-from pytest_tokenwatt.lab import Finished, LabEvents, LabOptions
 from pytest_tokenwatt.records import DEFAULT_SCENARIO, GateResult, GateSpec, Reason, Verdict
 from pytest_tokenwatt.spec.model import Spec
 

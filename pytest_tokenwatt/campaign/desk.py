@@ -1,0 +1,219 @@
+"""What a live run and a replay share: verdicts that are taken once, the report, and what tests read."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from pytest_tokenwatt.campaign.measured import Measured
+from pytest_tokenwatt.campaign.observe import Deadline
+from pytest_tokenwatt.errors import UsageError
+from pytest_tokenwatt.gates.band import session_band_pct, session_energy_band_pct
+from pytest_tokenwatt.gates.deltas import accuracy_deltas
+from pytest_tokenwatt.gates.divergence import drift_deltas
+from pytest_tokenwatt.gates.judge import exit_code
+from pytest_tokenwatt.gates.qualify import score_deltas
+from pytest_tokenwatt.gates.shifts import length_deltas
+from pytest_tokenwatt.gates.speeds import memory_deltas, speed_deltas
+from pytest_tokenwatt.gates.user import judge_user_rule
+from pytest_tokenwatt.quality.scoring import Scorer
+from pytest_tokenwatt.records import ConfigRecord, GateResult, GateSpec
+from pytest_tokenwatt.records.stored import Provenance
+from pytest_tokenwatt.report.coverage import caveats
+from pytest_tokenwatt.report.lab import ReportContext, build_report, report_title
+from pytest_tokenwatt.report.screen import Screen
+from pytest_tokenwatt.report.table import render_table
+from pytest_tokenwatt.spec.model import Spec
+from pytest_tokenwatt.store.atomic import write_json
+from pytest_tokenwatt.store.records_json import write_run_record
+from pytest_tokenwatt.store.rundir import RunDirectory
+
+REPORT_NAME = "report.json"
+
+
+class LabEvents(Protocol):
+    """Where the lab's progress goes."""
+
+    def line(self, text: str) -> None:
+        """Show one line now; may be called from any thread."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LabOptions:
+    """What the command line asks of one spec; paths are absolute.
+
+    ``invocation`` are the words that repeat the run, ``part`` the name of the
+    subdirectory when one run has several specs, which also share ``deadline``. With ``resume`` the run that was
+    interrupted in ``out`` is continued. ``scorers`` are those that others brought. Records may differ in what
+    ``allow`` names and still be compared; ``baselines`` are stored ones to compare with.
+    ``endpoints`` are those that the command line gave, by configuration.
+    """
+
+    rootdir: Path
+    invocation: tuple[str, ...]
+    out: Path | None = None
+    part: str | None = None
+    deadline: Deadline = field(default_factory=Deadline)
+    title: str | None = None
+    reports: tuple[Path, ...] = ()
+    resume: bool = False
+    scorers: Mapping[str, Scorer] = field(default_factory=dict)
+    allow: frozenset[str] = frozenset()
+    baselines: tuple[Path, ...] = ()
+    endpoints: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A run that is over: its verdicts, its report and the exit code that they mean."""
+
+    results: tuple[GateResult, ...]
+    report: dict[str, Any]
+    report_path: Path
+    exit_code: int
+    title: str
+    notes: tuple[str, ...]
+
+    def table(self, width: int, color: bool, encoding: str = "utf-8") -> str:
+        """The table of verdicts, the notes and the report's path, for a terminal of ``width`` columns."""
+        screen = Screen(width, color, encoding)
+        report = str(self.report_path) if self.report_path.exists() else None
+        return render_table(self.title, self.results, screen, notes=self.notes, report=report)
+
+
+class Desk(Measured):
+    """Judges, and writes the report; where the records come from is up to whoever derives from it."""
+
+    def __init__(self, spec: Spec, options: LabOptions, events: LabEvents) -> None:
+        self.spec = spec
+        self.gates: tuple[GateSpec, ...] = ()
+        self._options = options
+        self._events = events
+        self._started = datetime.now(UTC).astimezone()
+        place = RunDirectory.choose(options.out, spec.name, self._started, options.rootdir)
+        self._run_dir = place.child(options.part) if options.part else place
+        self._results: dict[str, GateResult] = {}
+        self._beside: dict[str, GateResult] = {}
+        self._interrupted: str | None = None
+        self.finished: Finished | None = None
+
+    @property
+    def run_dir(self) -> Path:
+        """Where this run writes; created with its first file."""
+        return self._run_dir.path
+
+    def judge(self, gate: GateSpec) -> GateResult:
+        """The verdict of a gate; measures what it needs that was not measured yet."""
+        identity = f"{gate.config}::{gate.gate}"
+        if identity not in self._results:
+            self._results[identity] = self._judged(gate)
+        return self._results[identity]
+
+    def record_gate(
+        self, config: str, name: str, value: float | None, op: str, limit: float, unit: str | None = None
+    ) -> GateResult:
+        """Judge a user's own rule and keep it for the report.
+
+        Raises ``UsageError`` for a built-in gate's name, and for one under which something else was judged already.
+        """
+        if any(gate.gate == name for gate in self.gates if gate.config == config):
+            what = f"{config} has a gate {name!r} already"
+            raise UsageError(what, where="tokenwatt.gate", remedy="give the rule another name")
+        result = judge_user_rule(config, name, value, op, limit, unit)
+        if self._results.setdefault(result.id, result) != result:
+            what = f"{config} has another rule {name!r} in this run, or the same one with another value"
+            raise UsageError(what, where="tokenwatt.gate", remedy="give each rule its own name")
+        return result
+
+    def finish(self) -> Finished | None:
+        """Write the report; ``None`` when nothing was measured or judged. Calling it again returns the same.
+
+        Raises ``UsageError`` or ``OSError`` when a file cannot be written; ``finished`` then has the verdicts still.
+        """
+        if self.finished is None and (self._results or self._records()):
+            self.finished = self._finish()
+            self._write(self.finished)
+        return self.finished
+
+    @abstractmethod
+    def _judged(self, gate: GateSpec) -> GateResult:
+        """Judge a gate, measuring what it needs if that is to be measured."""
+
+    @abstractmethod
+    def _provenance(self) -> Provenance:
+        """When and by what the records were made."""
+
+    @abstractmethod
+    def leave(self, config: str | None) -> None:
+        """No further item needs this configuration's engine (``None``: of any)."""
+
+    # --- inside
+
+    def _results_beside(self, gate: GateSpec) -> tuple[GateResult, ...]:
+        """The verdicts of the configuration's other gates, whether or not they are items of this run."""
+        others = [each for each in self.gates if each.config == gate.config and each.gate != gate.gate]
+        for each in others:
+            if f"{each.config}::{each.gate}" not in self._results:
+                self._beside[f"{each.config}::{each.gate}"] = self._judged(each)
+        known = {**self._beside, **self._results}
+        return tuple(known[f"{each.config}::{each.gate}"] for each in others)
+
+    def _ordered_results(self) -> tuple[GateResult, ...]:
+        """Gates in the spec's order, then users' own rules."""
+        ranks = {f"{gate.config}::{gate.gate}": rank for rank, gate in enumerate(self.gates)}
+        return tuple(sorted(self._results.values(), key=lambda result: ranks.get(result.id, len(ranks))))
+
+    def _finish(self) -> Finished:
+        self.leave(None)
+        records, results, made = self._records(), self._ordered_results(), self._provenance()
+        report = build_report(self.spec, records, results, self._context(records, made))
+        return Finished(
+            results=results,
+            report=report,
+            report_path=self._run_dir.file(REPORT_NAME),
+            exit_code=exit_code(results),
+            title=report_title(self.spec, made.title),
+            notes=(*caveats(self.spec, records, interrupted=made.interrupted), *self._remarks()),
+        )
+
+    def _remarks(self) -> Sequence[str]:
+        """Further lines below the table."""
+        return ()
+
+    def _write(self, finished: Finished) -> None:
+        records = self._records()
+        write_json(finished.report_path, finished.report)
+        if self._run_dir.record_file is not None and records:
+            write_run_record(self._run_dir.record_file, records)
+        for copy in self._options.reports:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            write_json(copy, finished.report)
+
+    def _context(self, records: Sequence[ConfigRecord], made: Provenance) -> ReportContext:
+        scenario, base = self.spec.configurations[0].scenarios[0].name, self._stored_baseline()
+        return ReportContext(
+            generated=_instant(made.recorded) or self._started,
+            finished=_instant(made.finished),
+            command=made.command,
+            versions=made.versions,
+            variance_band_pct=session_band_pct(records, scenario),
+            energy_band_pct=session_energy_band_pct(records, scenario),
+            accuracy=accuracy_deltas(self.spec, records, base),
+            lengths=length_deltas(self.spec, records, base),
+            drift=drift_deltas(self.spec, records, base),
+            speeds=speed_deltas(self.spec, records, base),
+            memories=memory_deltas(self.spec, records, base),
+            scores=score_deltas(self.spec, records, tuple({**self._beside, **self._results}.values()), base),
+            title=made.title,
+            interrupted=made.interrupted,
+            baseline=base,
+        )
+
+
+def _instant(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
