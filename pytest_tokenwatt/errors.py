@@ -93,6 +93,10 @@ class PowerError(TokenwattError):
         super().__init__(what, remedy=remedy)
 
 
+class NothingRuns(TokenwattError):
+    """A live engine was asked for where none is ever started, as in a replay."""
+
+
 class NotMeasured(TokenwattError):
     """A figure was read that was not measured; ``reason`` says why there is none."""
 

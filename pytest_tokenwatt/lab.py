@@ -15,6 +15,8 @@ from pathlib import Path
 from pytest_tokenwatt import __version__
 from pytest_tokenwatt.campaign import drift_plan
 from pytest_tokenwatt.campaign.after import Aftermath
+from pytest_tokenwatt.campaign.baselines import StoredReference, captured, stored_baseline
+from pytest_tokenwatt.campaign.capture import CaptureShelf
 from pytest_tokenwatt.campaign.desk import Desk, Finished, LabEvents, LabOptions
 from pytest_tokenwatt.campaign.foreseen import (
     compares,
@@ -49,14 +51,16 @@ from pytest_tokenwatt.engine.start import RunningEngine
 from pytest_tokenwatt.errors import EngineError, Problem
 from pytest_tokenwatt.gates.asked import counts_drift_answers
 from pytest_tokenwatt.gates.catalog import list_gates
+from pytest_tokenwatt.gates.comparable import Comparing
 from pytest_tokenwatt.gates.judge import judge
-from pytest_tokenwatt.records import ConfigRecord, GateResult, GateSpec
+from pytest_tokenwatt.records import ConfigRecord, GateResult, GateSpec, Reason
 from pytest_tokenwatt.records.stored import Provenance
 from pytest_tokenwatt.report.lab import report_title
 from pytest_tokenwatt.report.plan_text import render_plan
 from pytest_tokenwatt.report.screen import Screen
 from pytest_tokenwatt.spec.model import Configuration, Spec
 from pytest_tokenwatt.spec.problems import preflight
+from pytest_tokenwatt.store.baselines import read_baseline
 from pytest_tokenwatt.store.journal import Event, Journal
 from pytest_tokenwatt.store.rundir import file_obstacle
 
@@ -79,6 +83,8 @@ class Lab(Desk):
         self._live: set[str] = set()
         self._after_ran = False
         self._closed = False
+        self._reference = _reference(spec, options.baselines)
+        self._compares_stored = self._reference is not None
 
     # --- before the run
 
@@ -88,7 +94,8 @@ class Lab(Desk):
         ``also`` are configurations that tests measure without a gate.
         """
         chosen = self._chosen(selected, also)
-        own = (*self._unwritable(), *without_baseline(self.spec, selected), *without_candidate(self.spec))
+        missing = () if self._reference is not None else without_baseline(self.spec, selected)
+        own = (*self._unwritable(), *missing, *without_candidate(self.spec), *self._of_reference())
         suites = self._shelf.problems() if ACCURACY in self._kinds else ()
         prompts = drift_plan.problems(self.spec) if DRIFT in self._kinds else ()
         driver = without_driver(self.spec, chosen) if self._kinds & TIMED else ()
@@ -120,6 +127,8 @@ class Lab(Desk):
     ) -> None:
         """Say what will be judged, for which configurations tests want the running engine, and what they measure."""
         self._live = set(live_configs)
+        base, named = self.spec.baseline, {gate.config for gate in selected} | set(live_configs)
+        self._compares_stored = self._reference is not None and (base is None or base.key not in named)
         asked = kinds | set(of_gates(selected))
         if LENGTH in asked:
             asked |= {ACCURACY, DRIFT} if counts_drift_answers(self.spec) else {ACCURACY}
@@ -202,9 +211,16 @@ class Lab(Desk):
             remedy = "name the run directory, or one that is empty or absent"
             yield Problem(str(self.spec.path), None, "--tokenwatt-resume", f"{self.run_dir} holds no run", remedy)
 
+    def _of_reference(self) -> Iterator[Problem]:
+        """Which stored baseline counts, and what is known against it."""
+        for note in self._remarks():
+            yield Problem("--tokenwatt-baseline", None, None, note, severity="warning")
+
     def _keys_for(self, selected: Sequence[GateSpec], also: Sequence[str] = ()) -> tuple[str, ...]:
         """The configurations that must be measured, in the order of phases."""
         wanted = {gate.config for gate in selected} | set(also)
+        if self._compares_stored:
+            return tuple(config.key for config in by_phase(self.spec) if config.key in wanted)
         if any(compares(gate) and gate.kind != "audit" for gate in selected) and self.spec.baseline is not None:
             wanted.add(self.spec.baseline.key)
         repeat = repeat_of_baseline(self.spec)
@@ -220,14 +236,17 @@ class Lab(Desk):
             self._run_after()
         baseline, candidate = self._baseline_for(gate), self._record(gate.config)
         others = self._results_beside(gate) if gate.kind == "score" else ()
-        return judge(gate, candidate, baseline, self._records(), others)
+        several = self._reference.baselines if self._reference is not None and self._compares_stored else ()
+        comparing = Comparing(allow=self._options.allow, baselines=several)
+        return judge(gate, candidate, baseline, self._records(), others, comparing=comparing)
 
     def _measure_all(self) -> None:
         for key in self._needed or ():
             self._record(key)
 
     def _aftermath(self) -> Aftermath:
-        return Aftermath(self.spec, self._kinds, self._needed or tuple(each.key for each in by_phase(self.spec)))
+        keys = self._needed or tuple(each.key for each in by_phase(self.spec))
+        return Aftermath(self.spec, self._kinds, keys, repeats=not self._compares_stored)
 
     def _run_after(self) -> None:
         """Once, behind all phases: what needs engine starts of its own."""
@@ -240,16 +259,21 @@ class Lab(Desk):
             self._phases[changed.key].amend(changed)
 
     def _baseline_for(self, gate: GateSpec) -> ConfigRecord | None:
-        base = self.spec.baseline
-        if not compares(gate) or base is None or gate.config == base.key:
+        base, stored = self.spec.baseline, self._stored_baseline()
+        if not compares(gate) or (base is not None and gate.config == base.key):
             return None
+        if stored is not None or base is None:
+            return stored
         # An audit is about the baseline's engine; what else was measured of it does not matter.
         if gate.kind == "audit" and base.key not in self._phases:
             return blank_record(base)
         return self._record(base.key)
 
     def _stored_baseline(self) -> ConfigRecord | None:
-        return None
+        return self._reference.record if self._reference is not None and self._compares_stored else None
+
+    def _remarks(self) -> Sequence[str]:
+        return self._reference.notes if self._reference is not None and self._compares_stored else ()
 
     def _provenance(self) -> Provenance:
         drivers = {gpu.driver for phase in self._phases.values() for gpu in phase.record.gpus if gpu.driver}
@@ -274,6 +298,9 @@ class Lab(Desk):
 
     def _record(self, key: str) -> ConfigRecord:
         """The configuration's record; measures it, and before it what is needed of earlier phases."""
+        stored = self._stored_baseline()
+        if stored is not None and stored.key == key:
+            return stored
         if key not in self._phases:
             for earlier in by_phase(self.spec):
                 if earlier.key == key:
@@ -317,8 +344,16 @@ class Lab(Desk):
                 shelf=self._shelf,
                 earlier=self._earlier() if self._options.resume else None,
                 outputs=OutputShelf(self._picked()),
+                captures=self._stored_capture(),
             )
         return self._session
+
+    def _stored_capture(self) -> CaptureShelf:
+        """What a stored baseline was scored on, for this run's candidates."""
+        if self._reference is None or not self._compares_stored or self.spec.drift is None:
+            return CaptureShelf()
+        found = captured(self._reference.chosen, self.spec)
+        return CaptureShelf(why_none=str(found)) if isinstance(found, Reason) else CaptureShelf(held=found)
 
     def _picked(self) -> int:
         return self.spec.audit.picked if self.spec.audit is not None and AUDIT in self._kinds else 0
@@ -337,6 +372,10 @@ class Lab(Desk):
         return tuple(
             self._phases[config.key].record for config in self.spec.configurations if config.key in self._phases
         )
+
+
+def _reference(spec: Spec, files: Sequence[Path]) -> StoredReference | None:
+    return stored_baseline(spec, [read_baseline(path) for path in files]) if files else None
 
 
 def _can_be_resumed(run_dir: Path) -> bool:

@@ -27,9 +27,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "quality": BELOW_LAB | {"metrics"},
     "campaign": BELOW_LAB | ENGINE_ROOM,
     "lab": BELOW_LAB | ENGINE_ROOM | {"campaign"},
-    "plugin": BELOW_LAB | ENGINE_ROOM | {"campaign", "lab"},
+    "replay": BELOW_LAB | ENGINE_ROOM | {"campaign"},
+    "plugin": BELOW_LAB | ENGINE_ROOM | {"campaign", "lab", "replay"},
     "testing": BELOW_LAB | ENGINE_ROOM | {"campaign", "lab", "plugin"},
-    "__main__": BELOW_LAB | ENGINE_ROOM | {"campaign", "lab"},
+    "commands": BELOW_LAB | ENGINE_ROOM | {"campaign", "lab", "replay"},
+    "__main__": {"commands", "quality", "sim"} | BELOW_LAB,
     "__init__": BELOW_LAB | {"plugin"},
 }
 PYTEST_IMPORTERS = {"plugin", "testing"}

@@ -19,11 +19,15 @@ from pytest_tokenwatt.spec.model import Configuration, Spec
 
 @dataclass(frozen=True, slots=True)
 class Aftermath:
-    """Engine starts that belong to no configuration's own phase. ``keys`` are the configurations that are measured."""
+    """Engine starts that belong to no configuration's own phase. ``keys`` are the configurations that are measured.
+
+    ``repeats`` is false where the baseline is a stored one, which no second start could repeat.
+    """
 
     spec: Spec
     kinds: frozenset[str]
     keys: tuple[str, ...]
+    repeats: bool = True
 
     @property
     def needed(self) -> bool:
@@ -43,7 +47,10 @@ class Aftermath:
     @property
     def second_start(self) -> bool:
         """Whether the baseline is started again: a candidate wants it, and no configuration repeats the baseline."""
-        asked = AGAIN in self.kinds and (bool(self.spec.profiles) or self.spec.audit is not None)
+        audits = AUDIT in self.kinds and self.spec.audit is not None
+        asked = audits or (self.repeats and AGAIN in self.kinds and bool(self.spec.profiles))
+        if self.spec.baseline is None:
+            return False
         return asked and repeat_of_baseline(self.spec) is None and bool(self.scored_later())
 
     def scored_later(self) -> list[str]:
@@ -93,5 +100,6 @@ class Aftermath:
             reason = Reason("baseline_invalid", "; ".join(map(str, record.invalid)))
             yield from (without_audit(each, session, reason) for each in candidates)
             return
-        changed = measure_again(base, record, candidates, session, profiles=bool(self.spec.profiles))
+        profiles = self.repeats and bool(self.spec.profiles)
+        changed = measure_again(base, record, candidates, session, profiles=profiles)
         yield from (each for each in changed if each.key in known)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
 from pytest_tokenwatt.campaign.measured import Measured
 from pytest_tokenwatt.campaign.observe import Deadline
+from pytest_tokenwatt.campaign.publishing import Publication
+from pytest_tokenwatt.campaign.saving import Course, SaveRequest, may_be_saved, save_baseline
 from pytest_tokenwatt.errors import UsageError
 from pytest_tokenwatt.gates.band import session_band_pct, session_energy_band_pct
 from pytest_tokenwatt.gates.deltas import accuracy_deltas
@@ -27,8 +30,7 @@ from pytest_tokenwatt.report.coverage import caveats
 from pytest_tokenwatt.report.lab import ReportContext, build_report, report_title
 from pytest_tokenwatt.report.screen import Screen
 from pytest_tokenwatt.report.table import render_table
-from pytest_tokenwatt.spec.model import Spec
-from pytest_tokenwatt.store.atomic import write_json
+from pytest_tokenwatt.spec.model import Configuration, Spec
 from pytest_tokenwatt.store.records_json import write_run_record
 from pytest_tokenwatt.store.rundir import RunDirectory
 
@@ -51,7 +53,7 @@ class LabOptions:
     subdirectory when one run has several specs, which also share ``deadline``. With ``resume`` the run that was
     interrupted in ``out`` is continued. ``scorers`` are those that others brought. Records may differ in what
     ``allow`` names and still be compared; ``baselines`` are stored ones to compare with.
-    ``endpoints`` are those that the command line gave, by configuration.
+    ``endpoints`` are those that the command line gave, by configuration; ``replays`` the files to judge again.
     """
 
     rootdir: Path
@@ -66,6 +68,7 @@ class LabOptions:
     allow: frozenset[str] = frozenset()
     baselines: tuple[Path, ...] = ()
     endpoints: Mapping[str, str] = field(default_factory=dict)
+    replays: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +82,19 @@ class Finished:
     title: str
     notes: tuple[str, ...]
 
-    def table(self, width: int, color: bool, encoding: str = "utf-8") -> str:
-        """The table of verdicts, the notes and the report's path, for a terminal of ``width`` columns."""
+    def table(self, width: int, color: bool, encoding: str = "utf-8", verbosity: int = 0) -> str:
+        """The table of verdicts, the notes and the report's path, for a terminal of ``width`` columns.
+
+        ``verbosity`` is pytest's: below 0 only what did not pass, above 0 every figure with its error.
+        """
         screen = Screen(width, color, encoding)
-        report = str(self.report_path) if self.report_path.exists() else None
-        return render_table(self.title, self.results, screen, notes=self.notes, report=report)
+        report = str(self._shown_report()) if self.report_path.exists() else None
+        return render_table(self.title, self.results, screen, notes=self.notes, report=report, verbosity=verbosity)
+
+    def _shown_report(self) -> Path:
+        """The form that people read, where it could be made."""
+        page = self.report_path.with_suffix(".html")
+        return page if page.exists() else self.report_path
 
 
 class Desk(Measured):
@@ -137,8 +148,45 @@ class Desk(Measured):
         """
         if self.finished is None and (self._results or self._records()):
             self.finished = self._finish()
-            self._write(self.finished)
+            complaints = self._write(self.finished)
+            self.finished = replace(self.finished, notes=(*self.finished.notes, *complaints))
         return self.finished
+
+    def baseline_configuration(self) -> Configuration | None:
+        """The baseline's configuration; of a stored baseline that the spec does not have, one of its key."""
+        stored = self._stored_baseline()
+        if self.spec.baseline is not None or stored is None:
+            return self.spec.baseline
+        changed = {"key": stored.key, "role": "baseline", "label": stored.label}
+        return self.spec.configurations[0].model_copy(update=changed)
+
+    @property
+    def compares_with_stored(self) -> bool:
+        """Whether a stored record stands for the baseline."""
+        return self._stored_baseline() is not None
+
+    @property
+    def decides_nothing(self) -> bool:
+        """Whether gates were judged and none of them could be decided for want of stored figures."""
+        return False
+
+    def save_baselines(self, requests: Sequence[SaveRequest], course: Course) -> Iterator[str]:
+        """Store records as baselines, unless something speaks against it; one line for each. Raises ``OSError``."""
+        records = {record.key: record for record in self._records()}
+        for request in requests:
+            record = records.get(request.key)
+            why = may_be_saved(self._ordered_results(), course, record)
+            if why is not None or record is None:
+                yield f"{request.path} is not stored as baseline: {why}"
+            else:
+                source = self._files_of(request.key)
+                yield from save_baseline(
+                    request.path, record, source=source, gates=course.gates, made=self._provenance()
+                )
+
+    def _files_of(self, key: str) -> Path | None:  # noqa: ARG002 - a replay has them elsewhere for each
+        """The directory of a record's files."""
+        return self.run_dir
 
     @abstractmethod
     def _judged(self, gate: GateSpec) -> GateResult:
@@ -185,14 +233,17 @@ class Desk(Measured):
         """Further lines below the table."""
         return ()
 
-    def _write(self, finished: Finished) -> None:
+    def _write(self, finished: Finished) -> tuple[str, ...]:
+        """Write everything; a line for each form of the report that could not be made."""
         records = self._records()
-        write_json(finished.report_path, finished.report)
         if self._run_dir.record_file is not None and records:
             write_run_record(self._run_dir.record_file, records)
-        for copy in self._options.reports:
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            write_json(copy, finished.report)
+        published = Publication(finished.report, records, finished.results, self._raw_dir())
+        return published.write(finished.report_path, self._options.reports, os.environ)
+
+    def _raw_dir(self) -> Path | None:
+        """The directory of the records' raw files; ``None`` when there is none."""
+        return self.run_dir
 
     def _context(self, records: Sequence[ConfigRecord], made: Provenance) -> ReportContext:
         scenario, base = self.spec.configurations[0].scenarios[0].name, self._stored_baseline()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pytest_tokenwatt.gates.deltas import mean_of, nothing_read, suite_delta, suite_faults
+from pytest_tokenwatt.gates.deltas import mean_of, nothing_read, stated_mean, suite_delta, suite_faults
 from pytest_tokenwatt.gates.finding import Finding, no_baseline, unusable
 from pytest_tokenwatt.gates.sample import can_resolve, could_be_within, difference, drop, flips, size
+from pytest_tokenwatt.gates.stated import stated_delta
 from pytest_tokenwatt.gates.wording import apart, points, points_apart, points_limit
 from pytest_tokenwatt.metrics.resolution import LEAST_MARGIN_PTS, items_to_resolve
 from pytest_tokenwatt.records import ConfigRecord, GateSpec, Reason, SuiteRecord, Verdict
@@ -30,6 +31,10 @@ def judge_accuracy(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigReco
         return _judge_mean(gate, candidate, baseline)
     rule, name = _rule(gate), gate.param or ""
     record = candidate.suites.get(name)
+    if record is None and baseline is not None and gate.limits.get("min_score") is None:
+        stated = stated_delta(name, candidate, baseline)
+        if stated is not None and stated.delta_pts is not None:
+            return _judge_difference(gate, stated, stated.delta_pts, rule)
     faults = suite_faults(candidate, name)
     if faults or record is None or record.score is None:
         return unusable(faults, rule)
@@ -43,7 +48,7 @@ def judge_accuracy(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigReco
     if delta.delta_pts is None:
         return absolute if absolute.verdict is Verdict.FAIL else unusable([delta.fault] if delta.fault else [], rule)
     relative = _judge_difference(gate, delta, delta.delta_pts, rule)
-    unread = nothing_read(baseline.suites[name])
+    unread = nothing_read(baseline.suites[name]) if name in baseline.suites else None
     if unread is not None:
         relative = replace(relative, verdict=Verdict.INVALID, reasons=(unread,))
     return relative if absolute.verdict is Verdict.PASS else _both_broken(absolute, relative)
@@ -124,8 +129,14 @@ def _bounds(gate: GateSpec) -> Iterator[str]:
 
 def _judge_mean(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRecord | None) -> Finding:
     suites = gate.limits.get("suites") or dict.fromkeys(candidate.suites)
-    limit = 0.0 - float(gate.limits["max_mean_drop_pts"])
+    limit, tiers = 0.0 - float(gate.limits["max_mean_drop_pts"]), gate.limits.get("tiers") or {}
     rule = f">= {points_limit(limit)} pt"
+    if baseline is not None and not candidate.suites:
+        stated = stated_mean(AccuracyDelta({}), candidate, baseline, tiers)
+        if stated.mean_drop_pts is not None:
+            return _mean_finding(stated, 0.0 - stated.mean_drop_pts, limit, rule)
+    if baseline is not None and baseline.invalid:
+        return unusable((Reason("baseline_invalid", f"baseline {baseline.key}: {baseline.invalid[0]}"),), rule)
     broken = [_named(name, reason) for name in suites for reason in suite_faults(candidate, name)]
     if broken or not suites:
         return unusable(broken or (Reason("not_measured", "no suite was asked"),), rule)
@@ -134,7 +145,7 @@ def _judge_mean(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRecord 
     deltas = {name: suite_delta(name, candidate, baseline, asked) for name, asked in suites.items()}
     faults = [_named(name, delta.fault) for name, delta in deltas.items() if delta.fault is not None]
     faults += [unread for name in suites if name in baseline.suites and (unread := nothing_read(baseline.suites[name]))]
-    found = mean_of(deltas, gate.limits.get("tiers") or {})
+    found = mean_of(deltas, tiers)
     if faults or found.mean_drop_pts is None:
         return unusable(faults, rule)
     return _mean_finding(found, 0.0 - found.mean_drop_pts, limit, rule)
@@ -145,14 +156,15 @@ def _named(suite: str, reason: Reason) -> Reason:
 
 
 def _mean_finding(found: AccuracyDelta, value: float, limit: float, rule: str) -> Finding:
-    worst = f"worst {found.worst} {points(0.0 - (found.worst_drop_pts or 0.0))} pt"
+    worst = f", worst {found.worst} {points(0.0 - (found.worst_drop_pts or 0.0))} pt" if found.worst else ", as stored"
     tier = f", tier {found.tier}" if found.tier is not None else ""
     shown, resolvable = points_apart(value, limit), _mean_resolvable_pts(found)
     told = "" if resolvable is None else f", can resolve {drop(resolvable)} pt"
-    text = f"{shown} pt ({found.valid_domains} suites), {worst}{tier}{told}"
+    count = f"{found.valid_domains} suites" if found.valid_domains else ""
+    text = f"{shown} pt{f' ({count})' if count else ''}{worst}{tier}{told}"
     if value >= limit - _ROUNDING:
         return Finding(Verdict.PASS, text, rule, value, "pt", limit)
-    why = f"{shown} pt < {points_limit(limit)} pt over {found.valid_domains} suites, {worst}{told}"
+    why = f"{shown} pt < {points_limit(limit)} pt{f' over {count}' if count else ''}{worst}{told}"
     return Finding(Verdict.FAIL, text, rule, value, "pt", limit, reasons=(Reason("accuracy_mean_drop", why),))
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pytest_tokenwatt.gates.audit import MISSING
 from pytest_tokenwatt.gates.speeds import profile_faults
+from pytest_tokenwatt.gates.stated import states
 from pytest_tokenwatt.records import ConfigRecord, GateResult, GoodputRecord, Reason, Verdict
 from pytest_tokenwatt.records.drift import DriftRecord
 
@@ -20,34 +22,54 @@ measurement. A user's own rule says nothing of one either.
 def admission_faults(record: ConfigRecord, results: Sequence[GateResult]) -> Iterator[Reason]:
     """Why the record is not admitted; nothing when it is. ``results`` are those of its own gates.
 
-    Outputs that the audit did not find to be the model's were not measured as what they are said to be.
+    Outputs that the audit did not find to be the model's were not measured as what they are said to be. Of what a gate
+    says, the first reason stands here with its name.
     """
     yield from record.invalid
-    if record.contract is None:
-        yield Reason("not_measured", f"the contract of {record.key} was not checked")
-    elif not record.contract.passed:
-        yield Reason("contract_failed", f"{record.key} did not answer every required probe")
-    yield from dict.fromkeys(_measurements(record))
+    yield from _contract(record)
+    invalid = [result for result in results if _telling(result, Verdict.INVALID)]
+    said = {reason.text for result in invalid for reason in result.reasons}
+    for name, reason in dict.fromkeys(_measurements(record)):
+        if not any(text.endswith(reason.text) for text in said):
+            yield Reason(reason.code, f"{name}: {reason.text}")
+    shared: dict[Reason, list[str]] = {}
+    for result in invalid:
+        shared.setdefault(_first(result), []).append(result.gate)
+    yield from (Reason(why.code, f"{', '.join(gates)}: {why.text}") for why, gates in shared.items())
     for result in results:
-        kind, found = result.gate.partition("[")[0], result.found or result.verdict
-        why = result.reasons[0] if result.reasons else Reason(found.value, "no reason was given")
-        if kind in _TELLING and found is Verdict.INVALID:
-            yield Reason(why.code, f"{result.gate}: {why.text}")
-        if kind == "audit" and found is Verdict.FAIL:
-            yield Reason(AUDIT_FAILED, why.text)
+        if result.gate == "audit" and _telling(result, Verdict.FAIL):
+            yield Reason(AUDIT_FAILED, _first(result).text)
 
 
-def _measurements(record: ConfigRecord) -> Iterator[Reason]:
-    """Of each measurement, why it is not to be believed, with its name."""
+def _telling(result: GateResult, verdict: Verdict) -> bool:
+    return result.gate.partition("[")[0] in _TELLING and (result.found or result.verdict) is verdict
+
+
+def _first(result: GateResult) -> Reason:
+    return result.reasons[0] if result.reasons else Reason(result.verdict.value, "no reason was given")
+
+
+def _contract(record: ConfigRecord) -> Iterator[Reason]:
+    """By the probes, or by what another tool's record says of them."""
+    stated = states(record).verdicts.get("contract")
+    passed = record.contract.passed if record.contract is not None else stated == Verdict.PASS
+    if record.contract is None and stated is None:
+        yield Reason("not_measured", f"the contract of {record.key} was not checked")
+    elif not passed:
+        yield Reason("contract_failed", f"{record.key} did not answer every required probe")
+
+
+def _measurements(record: ConfigRecord) -> Iterator[tuple[str, Reason]]:
+    """Of each measurement its name, and why it is not to be believed."""
     named: list[tuple[str, tuple[Reason, ...]]] = []
     named += [(f"goodput of {name}", _goodput(each)) for name, each in record.scenarios.items()]
     named += [(f"accuracy of {name}", each.invalid) for name, each in record.suites.items()]
     named += [("drift", _drift(record.drift))] if record.drift is not None else []
     named += [(f"profile {name}", profile_faults(each)) for name, each in record.profiles.items()]
     named += [(f"budget of {name}", each.invalid) for name, each in record.budgets.items()]
-    named += [(f"audit of {name}", each.invalid) for name, each in record.audits.items()]
+    named += [(f"audit of {name}", each.invalid) for name, each in record.audits.items() if each.status != MISSING]
     for name, reasons in named:
-        yield from (Reason(reason.code, f"{name}: {reason.text}") for reason in reasons)
+        yield from ((name, reason) for reason in reasons)
 
 
 def _goodput(record: GoodputRecord) -> tuple[Reason, ...]:

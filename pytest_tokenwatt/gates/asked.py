@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pytest_tokenwatt.records import GateSpec
+from pytest_tokenwatt.gates.stated import SUBMISSION, states
+from pytest_tokenwatt.records import ConfigRecord, GateSpec
 from pytest_tokenwatt.spec.model import Configuration, Score, Spec
 
 QUALIFYING = ("accuracy", "speed", "memory", "length", "precision")
 """Kinds of gates that a configuration with a score must pass, in the order in which a reason names them."""
+
+
+def is_scored(spec: Spec, record: ConfigRecord) -> bool:
+    """Whether a configuration has a score: by the spec, or because its record is one of a leaderboard."""
+    return spec.score is not None or states(record).source == SUBMISSION
 
 
 def counts_drift_answers(spec: Spec) -> bool:

@@ -11,13 +11,16 @@ from pytest_tokenwatt.records import DEFAULT_SCENARIO, ConfigRecord, GateSpec, R
 from pytest_tokenwatt.records.audit import AuditRecord
 
 _UNIT = "nats"
+MISSING = "missing"
+"""Status of an audit of a run that a record of another tool did not take."""
 
 
 def judge_audit(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRecord | None) -> Finding:
     """Pass when in every timed run the median gap, the empty answers and the length ratio are within their limits.
 
     A run without an audit, or with one that is not to be believed, is invalid, unless another run breaks a limit: that
-    fails. Nothing timed is invalid too. Without any ``baseline`` nobody could have scored the outputs.
+    fails. Nothing timed is invalid too. Runs that a record of another tool lists as missing are only named where the
+    spec does not have them. Without any ``baseline`` nobody could have scored the outputs.
     """
     rule = _rule(gate)
     if baseline is None and not candidate.audits:
@@ -34,7 +37,7 @@ def judge_audit(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRecord 
     verdict = Verdict.FAIL if broken else Verdict.PASS
     reasons = (*(reason for each in broken.values() for reason in each), *unknown)
     limit = float(gate.limits["max_gap_median"])
-    text = _text(worst, known, limit)
+    text = f"{_text(worst, known, limit)}{_unlisted(gate, candidate)}"
     return Finding(verdict, text, rule, known[worst].gap_median, _UNIT, limit, reasons=reasons)
 
 
@@ -42,7 +45,15 @@ def timed_runs(gate: GateSpec, candidate: ConfigRecord) -> Iterator[str]:
     """Names of the audits that there must be: of the spec's profiles, and of scenarios with confirmed windows."""
     profiles = dict.fromkeys([*(gate.limits.get("profiles") or ()), *candidate.profiles])
     confirmed = [name for name, record in candidate.scenarios.items() if record.rate_rps is not None]
-    yield from dict.fromkeys([*profiles, *map(goodput_run, confirmed), *candidate.audits])
+    audited = [name for name, audit in candidate.audits.items() if audit.status != MISSING]
+    yield from dict.fromkeys([*profiles, *map(goodput_run, confirmed), *audited])
+
+
+def _unlisted(gate: GateSpec, candidate: ConfigRecord) -> str:
+    """Runs that were not timed, and that nobody asked for."""
+    asked = set(timed_runs(gate, candidate))
+    names = [name for name, audit in candidate.audits.items() if audit.status == MISSING and name not in asked]
+    return f"; not timed: {', '.join(names)}" if names else ""
 
 
 def goodput_run(scenario: str) -> str:

@@ -6,19 +6,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_tokenwatt.gates.asked import counts_drift_answers, score_limits, speed_profiles, suite_sizes
+from pytest_tokenwatt.gates.asked import counts_drift_answers, is_scored, score_limits, speed_profiles, suite_sizes
 from pytest_tokenwatt.gates.figures import figure_needs
-from pytest_tokenwatt.records import DEFAULT_SCENARIO, GateSpec
+from pytest_tokenwatt.gates.stated import SUBMISSION, states
+from pytest_tokenwatt.records import DEFAULT_SCENARIO, ConfigRecord, GateSpec
 from pytest_tokenwatt.spec.model import Configuration, GateBlock, KeyPath, Rule, Scenario, Spec, Suite
 
 
-def list_gates(spec: Spec) -> tuple[GateSpec, ...]:
+def list_gates(spec: Spec, records: Sequence[ConfigRecord] = ()) -> tuple[GateSpec, ...]:
     """All gates of a spec, configuration by configuration in the order of the file.
 
     The baseline promises only absolutes (contract, SLO, rules, absolute minima); all others are compared with it. A
-    block that is absent makes no gate, nor does a gate with ``mode: off``.
+    block that is absent makes no gate, nor does a gate with ``mode: off``. In a replay, ``records`` that are
+    submissions count as having a score block, and as asking for the mean drop that they state.
     """
-    return tuple(gate for number in range(len(spec.configurations)) for gate in _Lister(spec, number).gates())
+    stored = {record.key: record for record in records if record.stored is not None}
+    listers = [_Lister(spec, number, stored) for number in range(len(spec.configurations))]
+    return tuple(gate for lister in listers for gate in lister.gates())
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,7 @@ class _Lister:
 
     spec: Spec
     number: int
+    stored: Mapping[str, ConfigRecord]
 
     @property
     def config(self) -> Configuration:
@@ -166,13 +171,18 @@ class _Lister:
                 origin = listed if self.spec.line(*listed) is not None else ("accuracy",)
                 limits = self._suite_limits(suite)
                 yield from self._gate("accuracy", needs="accuracy", param=suite.title, limits=limits, origin=origin)
-        if self.relative and len(suites) > 1:
+        if self.relative and (len(suites) > 1 or self._submitted()):
             limits = {
                 "max_mean_drop_pts": self.config.gates.accuracy.max_mean_drop_pts,
                 "suites": suite_sizes(self.spec),
                 "tiers": dict(self.spec.score.tiers) if self.spec.score is not None else {},
             }
             yield from self._gate("accuracy", needs="accuracy", param="mean", limits=limits, origin=("accuracy",))
+
+    def _submitted(self) -> bool:
+        """Whether the configuration's record is a submission, which states the mean drop of its suites only."""
+        record = self.stored.get(self.config.key)
+        return record is not None and states(record).source == SUBMISSION
 
     def _suite_limits(self, suite: Suite) -> dict[str, Any]:
         return {
@@ -254,7 +264,8 @@ class _Lister:
             yield from self._gate("precision", needs="contract", limits={"declared": self.config.precision})
 
     def _score(self, listed: Sequence[GateSpec]) -> Iterator[GateSpec]:
-        if self.relative and self.spec.score is not None:
+        record = self.stored.get(self.config.key)
+        if self.relative and (self.spec.score is not None or (record is not None and is_scored(self.spec, record))):
             limits = score_limits(self.spec, self.config, listed)
             yield from self._gate("score", needs="score", limits=limits, origin=("score",))
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from pytest_tokenwatt.errors import TokenwattError
-from pytest_tokenwatt.metrics.domains import compare_by_domain, holm, summarise
+from pytest_tokenwatt.gates.comparable import other_hardware, other_questions
+from pytest_tokenwatt.gates.stated import same_source, stated_delta, states
+from pytest_tokenwatt.metrics.domains import compare_by_domain, holm, summarise, tier_of
 from pytest_tokenwatt.metrics.paired import Comparison, UnequalItems, compare
 from pytest_tokenwatt.metrics.resolution import resolution
 from pytest_tokenwatt.records import ConfigRecord, ItemResult, Reason, SuiteRecord
@@ -38,7 +42,18 @@ def _accuracy_delta(
         return AccuracyDelta({}, controls)
     names = list(dict.fromkeys([*limits, *record.suites]))
     suites = {name: suite_delta(name, record, baseline, limits.get(name)) for name in names}
-    return mean_of(suites, tiers, controls)
+    return stated_mean(mean_of(suites, tiers, controls), record, baseline, tiers)
+
+
+def stated_mean(
+    found: AccuracyDelta, candidate: ConfigRecord, baseline: ConfigRecord, tiers: Mapping[str, float]
+) -> AccuracyDelta:
+    """The mean drop as it is stored, where a record has none of the suites that it is of."""
+    stated = states(candidate)
+    if found.mean_drop_pts is not None or stated.mean_drop_pts is None or not same_source(candidate, baseline):
+        return found
+    tier = tier_of(stated.mean_drop_pts, tiers)
+    return replace(found, mean_drop_pts=stated.mean_drop_pts, tier=tier, valid_domains=stated.valid_domains or 0)
 
 
 def mean_of(
@@ -64,11 +79,17 @@ def suite_delta(name: str, candidate: ConfigRecord, baseline: ConfigRecord, limi
     ``limit`` is how many items the spec asks, for records that do not tell.
     """
     record, base = candidate.suites.get(name), baseline.suites.get(name)
+    stated = stated_delta(name, candidate, baseline)
+    if stated is not None and (record is None or base is None):
+        return replace(stated, **_resolution(limit))
     fault = comparison_fault(name, candidate, baseline)
     if fault is not None or record is None or base is None:
         return SuiteDelta(fault=fault)
     try:
-        return _paired(record, base) if record.items and base.items else _by_score(record, base, limit)
+        if record.items and base.items:
+            return _paired(record, base)
+        found = _by_score(record, base, limit)
+        return found if stated is None else replace(found, delta_pts=stated.delta_pts, interval_pts=stated.interval_pts)
     except UnequalItems as error:
         return SuiteDelta(fault=Reason(error.reason, str(error)))
 
@@ -105,28 +126,7 @@ def comparison_fault(name: str, candidate: ConfigRecord, baseline: ConfigRecord)
         return ours[0]
     if theirs:
         return Reason("baseline_invalid", f"baseline {baseline.key}: {theirs[0]}")
-    record, base = candidate.suites[name], baseline.suites[name]
-    if _other_questions(record, base):
-        return Reason("suite_differs", f"candidate and baseline were asked otherwise: {_how(record, base)}")
-    return None
-
-
-def _other_questions(record: SuiteRecord, base: SuiteRecord) -> bool:
-    """Records of other tools have no hash, and are not judged on it."""
-    return len({record.sha256, base.sha256} - {""}) > 1
-
-
-def _how(record: SuiteRecord, base: SuiteRecord) -> str:
-    """Which settings differ, as far as the records hold them."""
-    both: dict[str, tuple[object, object]] = {
-        "scorer": (record.scorer, base.scorer),
-        "api": (record.api, base.api),
-        "shots": (record.shots, base.shots),
-        "max_tokens": (record.max_tokens, base.max_tokens),
-        "items": (len({item.id for item in record.items}), len({item.id for item in base.items})),
-    }
-    parts = [f"{name} {ours} against {theirs}" for name, (ours, theirs) in both.items() if ours != theirs]
-    return ", ".join(parts) or "prompts, golds, stops or sampling"
+    return other_hardware(candidate, baseline) or other_questions(candidate.suites[name], baseline.suites[name])
 
 
 def _paired(record: SuiteRecord, base: SuiteRecord) -> SuiteDelta:
@@ -161,17 +161,21 @@ def _by_score(record: SuiteRecord, base: SuiteRecord, limit: int | None) -> Suit
     sizes = {record.answered, base.answered} - {None}
     if len(sizes) > 1:
         raise UnequalItems(f"the candidate has {record.answered} answers, the baseline {base.answered}")
-    n = next(iter(sizes), limit)
+    delta = SuiteDelta(delta_pts=(record.score or 0.0) - (base.score or 0.0))
+    return replace(delta, **_resolution(next(iter(sizes), limit)))
+
+
+def _resolution(n: int | None) -> dict[str, Any]:
+    """What ``n`` items of which only the score is known can tell."""
     told = resolution(n) if n else None
-    return SuiteDelta(
-        delta_pts=(record.score or 0.0) - (base.score or 0.0),
-        n=n,
-        items=n,
-        independent=n,
-        resolvable_pts=told.drop_pts if told else None,
-        flip_rate=told.flip_rate if told else None,
-        flip_source=told.source if told else None,
-    )
+    return {
+        "n": n,
+        "items": n,
+        "independent": n,
+        "resolvable_pts": told.drop_pts if told else None,
+        "flip_rate": told.flip_rate if told else None,
+        "flip_source": told.source if told else None,
+    }
 
 
 def _domains(record: SuiteRecord, base: SuiteRecord) -> dict[str, DomainDelta]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from pytest_tokenwatt.gates.comparable import other_hardware
 from pytest_tokenwatt.gates.identity import same_numbers, separate_starts
+from pytest_tokenwatt.gates.stated import lacks_error, stated_perplexity
 from pytest_tokenwatt.gates.wording import nats
 from pytest_tokenwatt.metrics.divergence import is_exact_zero
 from pytest_tokenwatt.metrics.perplexity import perplexity
@@ -66,12 +69,30 @@ def kl_delta(candidate: ConfigRecord, baseline: ConfigRecord, *, control: bool =
     found, own = _against(candidate), _control(baseline)
     if faults or found is None:
         return KlDelta(faults=faults)
+    found = _completed(found, candidate)
+    own = None if own is None else _completed(own, baseline)
     if own is None or own.kl is None:
         if control:
             text = f"the noise of baseline {baseline.key} is not known: it was not scored against itself"
             return KlDelta(value=found.kl, se=found.kl_se, doubts=(Reason("no_control", text),))
         return _over(found, None, 0.0)
     return _over(found, own.kl, own.kl_se)
+
+
+def _completed(found: Divergence, config: ConfigRecord) -> Divergence:
+    """A divergence of another tool: an error that it has no field for counts as 0, and so does that of a bound.
+
+    One without a bound of its own is exact as far as is known, so that it is its own bound.
+    """
+    if config.stored is None or found.kl is None:
+        return found
+    if lacks_error(config, found.kl_se, "kl.kl_se", "kl_se", "kl.identity.kl_se"):
+        found = replace(found, kl_se=0.0)
+    if found.kl_lower is None and lacks_error(config, None, "kl.kl_lower", "kl_lower"):
+        return replace(found, kl_lower=found.kl, kl_lower_se=found.kl_se)
+    if lacks_error(config, found.kl_lower_se, "kl.kl_lower_se", "kl_lower_se"):
+        return replace(found, kl_lower_se=found.kl_se)
+    return found
 
 
 def _against(config: ConfigRecord) -> Divergence | None:
@@ -124,13 +145,17 @@ def _contradict(one: float, other: float, joint: float) -> bool:
 def _kl_faults(candidate: ConfigRecord, baseline: ConfigRecord) -> Iterator[Reason]:
     """Why there is no divergence to speak of: the first kind of fault only."""
     own = [*drift_faults(candidate), *_scoring_faults(candidate)]
-    theirs = [*drift_faults(baseline), *_figure_faults(baseline, _control(baseline))]
+    # What another tool says of a divergence needs no record of what the baseline was scored on.
+    alone = candidate.stored is not None and baseline.drift is None and not baseline.invalid
+    theirs = [] if alone else [*drift_faults(baseline), *_figure_faults(baseline, _control(baseline))]
     if own:
         yield from own
     elif theirs:
         yield Reason("baseline_invalid", f"baseline {baseline.key}: {theirs[0]}")
     elif _differ(candidate.drift.sha256 if candidate.drift else "", baseline.drift.sha256 if baseline.drift else ""):
         yield Reason("incomparable", f"{candidate.key} and {baseline.key} were scored on different token ids")
+    elif (hardware := other_hardware(candidate, baseline)) is not None:
+        yield hardware
     else:
         yield from _zero_faults(candidate, baseline)
 
@@ -191,6 +216,9 @@ def _zero_faults(candidate: ConfigRecord, baseline: ConfigRecord) -> Iterator[Re
 def perplexity_delta(name: str, candidate: ConfigRecord, baseline: ConfigRecord) -> PerplexityDelta:
     """The corpus ``name`` on two configurations, paired by window."""
     ours, theirs = perplexity_of(name, candidate), perplexity_of(name, baseline)
+    stated = None if ours and ours.nll else stated_perplexity(name, candidate, baseline)
+    if stated is not None and not (candidate.drift and candidate.drift.invalid):
+        return stated
     faults = tuple(_perplexity_faults(name, candidate, baseline))
     if faults or ours is None or theirs is None:
         windows, tokens = (ours.windows, ours.tokens) if ours else (0, 0)
@@ -227,3 +255,5 @@ def _perplexity_faults(name: str, candidate: ConfigRecord, baseline: ConfigRecor
     ours, base = perplexity_of(name, candidate), perplexity_of(name, baseline)
     if ours and base and (_differ(ours.sha256, base.sha256) or len(ours.nll) != len(base.nll)):
         yield Reason("incomparable", f"{candidate.key} and {baseline.key} were scored on different windows of {name}")
+    elif (hardware := other_hardware(candidate, baseline)) is not None:
+        yield hardware

@@ -13,6 +13,7 @@ from pytest_tokenwatt.gates.divergence import (
     perplexity_of,
 )
 from pytest_tokenwatt.gates.finding import Finding, no_baseline, unusable
+from pytest_tokenwatt.gates.stated import COUNTED_AS_0, lacks_error, states
 from pytest_tokenwatt.gates.wording import nats, nats_apart
 from pytest_tokenwatt.metrics.perplexity import ppl_of
 from pytest_tokenwatt.records import ConfigRecord, GateSpec, Reason, Verdict
@@ -45,7 +46,10 @@ def judge_kl(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRecord | N
         return unusable(delta.faults, rule)
     verdict, reasons = _judge_kl(found, delta, limit)
     error = None if delta.se is None else _HALF_WIDTH * delta.se
-    return Finding(verdict, _kl_text(found, delta), rule, delta.value, _UNIT, limit, error, reasons)
+    text = _kl_text(found, delta)
+    if lacks_error(candidate, found.kl_se, "kl.kl_se", "kl_se"):
+        text = f"{text}, {COUNTED_AS_0}"
+    return Finding(verdict, text, rule, delta.value, _UNIT, limit, error, reasons)
 
 
 def _judge_kl(found: Divergence, delta: KlDelta, limit: float) -> tuple[Verdict, tuple[Reason, ...]]:
@@ -81,6 +85,7 @@ def _kl_text(found: Divergence, delta: KlDelta) -> str:
 def _details(found: Divergence, delta: KlDelta) -> str:
     parts = [("kl", found.kl), ("kl_lower", found.kl_lower), ("control", delta.control), ("error", delta.se)]
     told = [f"{name} {nats(value)}" for name, value in parts if value is not None]
+    told += ["no lower bound of it is on record"] if found.kl_lower is None else []
     return ", ".join([*told, f"{found.sequences} sequences"])
 
 
@@ -103,10 +108,13 @@ def judge_perplexity(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRe
         return _alone(gate, name, candidate, rule)
     delta = perplexity_delta(name, candidate, baseline)
     if delta.dnll is None:
-        return unusable(delta.invalid, rule)
+        return unusable(delta.invalid or (Reason("not_measured", f"the dnll of {name} is not known"),), rule)
     verdict, reasons = _judge_dnll(delta, delta.dnll, limit)
-    error = None if delta.dnll_se is None else _HALF_WIDTH * delta.dnll_se
-    return Finding(verdict, _dnll_text(delta, delta.dnll, limit), rule, delta.dnll, _UNIT, limit, error, reasons)
+    error, text = None if delta.dnll_se is None else _HALF_WIDTH * delta.dnll_se, _dnll_text(delta, delta.dnll, limit)
+    stated = states(candidate).perplexity.get(name)
+    if stated is not None and stated.dnll_se is None and error == 0:
+        text = f"{text}, {COUNTED_AS_0}"
+    return Finding(verdict, text, rule, delta.dnll, _UNIT, limit, error, reasons)
 
 
 def _alone(gate: GateSpec, name: str, candidate: ConfigRecord, rule: str) -> Finding:

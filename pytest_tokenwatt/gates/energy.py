@@ -6,21 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pytest_tokenwatt.gates.band import session_energy_band_pct
-from pytest_tokenwatt.gates.finding import (
-    Finding,
-    baseline_fault,
-    incomparable,
-    no_baseline,
-    other_hardware,
-    other_limit,
-    unusable,
-)
+from pytest_tokenwatt.gates.comparable import incomparable, other_machine, other_workload
+from pytest_tokenwatt.gates.finding import Finding, baseline_fault, no_baseline, unusable
+from pytest_tokenwatt.gates.stated import COUNTED_AS_0, confirmed, lacks_error
 from pytest_tokenwatt.gates.wording import apart, number
 from pytest_tokenwatt.metrics.goodput import is_measurable
 from pytest_tokenwatt.records import ConfigRecord, EnergyRecord, GateSpec, GoodputRecord, Reason, Verdict
 
 _UNIT = "tok/J"
 _SIMULATED = "simulated"
+_NULLS = ("intervals.tokens_per_joule", "energy.variance_band_pct", "energy_band_pct")
+"""Under what names a report may have the band of tokens per joule as null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +32,9 @@ class _Ratio:
         """The change in per cent, and whether it is more than equal measurements differ."""
         change = f"{100 * (self.value - 1):+.1f} %"
         if self.error is None:
-            return f"({change}, error not known){self.remark}"
+            return f"({change}, error not known)"
         unlike = is_measurable(self.value, self.error)
-        return f"({change}){'' if unlike else ', no measurable difference'}{self.remark}"
+        return f"({change}{self.remark}){'' if unlike else ', no measurable difference'}"
 
 
 def judge_energy(
@@ -47,12 +43,13 @@ def judge_energy(
     record: GoodputRecord,
     baseline: ConfigRecord | None,
     records: Sequence[ConfigRecord],
+    baselines: Sequence[ConfigRecord] = (),
 ) -> Finding:
     """Pass from the ratio ``min`` less its error and from ``min_tok_j`` tokens per joule on, else fail.
 
-    Without limits it tells the figure and, for a candidate, its ratio. ``records`` are all of the session, whose
-    widest band of tokens per joule is the ratio's error. A scenario of which no rate was confirmed has no energy, so
-    that the gate is invalid.
+    Without limits it tells the figure and, for a candidate, its ratio. ``records`` are all of the session, and
+    ``baselines`` all runs of the baseline on record: their widest band of tokens per joule is the ratio's error. A
+    scenario of which no rate was confirmed has no energy, so that the gate is invalid.
     """
     rule = _rule(gate)
     tok_j = _tokens_per_joule(candidate, record)
@@ -64,17 +61,17 @@ def judge_energy(
         return absolute
     if baseline is None:
         return no_baseline(gate.limits.get("on_missing_baseline", "fail"), absolute.text, rule, tok_j, _UNIT)
-    ratio = other_hardware(candidate, baseline) or _ratio(record, baseline, records)
+    ratio = other_machine(candidate, baseline) or _ratio(candidate, record, baseline, records, baselines)
     if isinstance(ratio, Reason):
         return _without_ratio(absolute, ratio, compared)
-    return _judge_ratio(gate, absolute, replace(ratio, remark=other_limit(candidate, baseline)))
+    return _judge_ratio(gate, absolute, ratio)
 
 
 def _tokens_per_joule(config: ConfigRecord, record: GoodputRecord) -> float | tuple[Reason, ...]:
     """The figure, or why there is none."""
     if record.invalid:
         return record.invalid
-    if record.rate_rps is None:
+    if not confirmed(config, record):
         misses = "; ".join(record.misses) or "no rate passed"
         return (Reason("not_measured", f"no rate was confirmed, so that no energy belongs to one: {misses}"),)
     energy = record.energy
@@ -95,7 +92,13 @@ def _judge_minimum(gate: GateSpec, tok_j: float, rule: str) -> Finding:
     return Finding(Verdict.PASS, text, rule, tok_j, _UNIT, minimum)
 
 
-def _ratio(record: GoodputRecord, baseline: ConfigRecord, records: Sequence[ConfigRecord]) -> _Ratio | Reason:
+def _ratio(
+    candidate: ConfigRecord,
+    record: GoodputRecord,
+    baseline: ConfigRecord,
+    records: Sequence[ConfigRecord],
+    baselines: Sequence[ConfigRecord],
+) -> _Ratio | Reason:
     """The ratio of two comparable figures, or why there is none."""
     fault = baseline_fault(baseline, record.scenario)
     if fault is not None:
@@ -106,12 +109,15 @@ def _ratio(record: GoodputRecord, baseline: ConfigRecord, records: Sequence[Conf
         return Reason("baseline_invalid", f"baseline {baseline.key}: {base_tok_j[0]}")
     if base_tok_j <= 0:
         return Reason("baseline_invalid", f"baseline {baseline.key} delivered no token within its SLO")
-    different = incomparable(record, base) or _other_source(record.energy, base.energy)
+    different = incomparable(record, base) or other_workload(candidate, baseline, record.scenario)
+    different = different or _other_source(record.energy, base.energy)
     if different is not None:
         return different
-    band_pct = session_energy_band_pct(records, record.scenario)
     tok_j = record.energy.tokens_per_joule if record.energy else None
-    return _Ratio((tok_j or 0.0) / base_tok_j, None if band_pct is None else band_pct / 100.0)
+    value, band_pct = (tok_j or 0.0) / base_tok_j, session_energy_band_pct(records, record.scenario, baselines)
+    if lacks_error(candidate, band_pct, *_NULLS):
+        return _Ratio(value, 0.0, f", {COUNTED_AS_0}")
+    return _Ratio(value, None if band_pct is None else band_pct / 100.0)
 
 
 def _other_source(energy: EnergyRecord | None, base: EnergyRecord | None) -> Reason | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pytest_tokenwatt.gates.comparable import OPTION, SUITE, WORKLOAD
 from pytest_tokenwatt.records import ConfigRecord, Figure, Reason
 from pytest_tokenwatt.records.profiles import ProfileRecord
 from pytest_tokenwatt.spec.model import Spec
@@ -73,6 +74,11 @@ def configuration_figure(config: ConfigRecord, metric: str) -> Figure:
     return _of_profile(profile, name)
 
 
+def is_timed(metric: str) -> bool:
+    """Whether a figure depends on how fast the machine is, as all do but scores, perplexities and memory."""
+    return (split_name(metric) or ("", metric))[1] not in {_SCORE, _PPL, *_OF_MEMORY}
+
+
 def unlike_loads(metric: str, candidate: ConfigRecord, baseline: ConfigRecord) -> Reason | None:
     """Why a figure of two configurations cannot be compared: they were asked different things."""
     of, name = split_name(metric) or ("", metric)
@@ -85,7 +91,9 @@ def unlike_loads(metric: str, candidate: ConfigRecord, baseline: ConfigRecord) -
     elif of != STARTUP:
         hashes = [config.profiles[of].load_sha256 for config in (candidate, baseline) if of in config.profiles]
     if len(set(hashes) - {""}) > 1:
-        return Reason("workload_differs", f"{of}: candidate and baseline were asked different things")
+        name = SUITE if name == _SCORE else WORKLOAD
+        text = f"{of}: candidate and baseline were asked different things"
+        return Reason("workload_differs", f"{text}; {OPTION}={name} compares them all the same")
     return None
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pytest_tokenwatt.records import ConfigRecord, GoodputRecord, Reason, Verdict
 
 TIME_BUDGET = "time_budget"
+NOT_STORED = "not_stored"
+"""Code of a figure that a replay would need and that its files do not hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,34 +55,6 @@ def baseline_fault(baseline: ConfigRecord, scenario: str) -> Reason | None:
     if record.invalid:
         return Reason("baseline_invalid", f"baseline {baseline.key}: {record.invalid[0]}")
     return None
-
-
-def incomparable(record: GoodputRecord, base: GoodputRecord) -> Reason | None:
-    """Why two records of one scenario cannot be compared: they were offered different loads."""
-    if base.slo != record.slo:
-        return Reason("slo_differs", "candidate and baseline were measured under different SLOs")
-    hashes = {record.load_sha256, base.load_sha256} - {None}
-    if len(hashes) > 1:
-        return Reason("workload_differs", "candidate and baseline were offered different workloads")
-    return None
-
-
-def other_hardware(candidate: ConfigRecord, baseline: ConfigRecord) -> Reason | None:
-    """Why two configurations cannot be compared: they ran on different accelerators. Unknown ones are not judged."""
-    names = [sorted({gpu.name or "?" for gpu in record.gpus}) for record in (candidate, baseline)]
-    if not all(names) or names[0] == names[1]:
-        return None
-    ours, theirs = (" and ".join(each) for each in names)
-    return Reason("hardware_differs", f"the candidate ran on {ours}, the baseline on {theirs}")
-
-
-def other_limit(candidate: ConfigRecord, baseline: ConfigRecord) -> str:
-    """A remark on power limits that differ, for a reader of a ratio; empty when they are equal or unknown."""
-    limits = [sorted({gpu.limit_w for gpu in record.gpus if gpu.limit_w}) for record in (candidate, baseline)]
-    if not all(limits) or limits[0] == limits[1]:
-        return ""
-    ours, theirs = ("/".join(f"{limit:g}" for limit in each) for each in limits)
-    return f", power limit {ours} W against {theirs} W"
 
 
 def without_goodput(record: GoodputRecord) -> tuple[Reason, ...]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from pytest_tokenwatt.gates.accuracy import judge_accuracy
 from pytest_tokenwatt.gates.audit import judge_audit
 from pytest_tokenwatt.gates.budget import judge_budget
+from pytest_tokenwatt.gates.comparable import Comparing, allowed_remark, levelled, other_machine
 from pytest_tokenwatt.gates.drift import judge_kl, judge_perplexity
 from pytest_tokenwatt.gates.energy import judge_energy
-from pytest_tokenwatt.gates.finding import Finding, unusable
+from pytest_tokenwatt.gates.finding import NOT_STORED, Finding, unusable
 from pytest_tokenwatt.gates.identity import identical_twin
 from pytest_tokenwatt.gates.length import judge_length
 from pytest_tokenwatt.gates.memory import judge_memory
@@ -18,6 +20,7 @@ from pytest_tokenwatt.gates.qualify import judge_score
 from pytest_tokenwatt.gates.rules import judge_rule
 from pytest_tokenwatt.gates.serving import judge_contract, judge_goodput, judge_slo
 from pytest_tokenwatt.gates.speed import judge_speed
+from pytest_tokenwatt.gates.stated import states
 from pytest_tokenwatt.records import ConfigRecord, GateResult, GateSpec, GoodputRecord, Reason, Verdict
 
 _BY_CONFIGURATION: Mapping[str, Callable[[GateSpec, ConfigRecord, ConfigRecord | None], Finding]] = {
@@ -26,7 +29,6 @@ _BY_CONFIGURATION: Mapping[str, Callable[[GateSpec, ConfigRecord, ConfigRecord |
     "length": judge_length,
     "kl": judge_kl,
     "perplexity": judge_perplexity,
-    "memory": judge_memory,
     "audit": judge_audit,
 }
 """Rules that need no scenario."""
@@ -35,6 +37,7 @@ _ALONE: Mapping[str, Callable[[GateSpec, ConfigRecord], Finding]] = {
     "precision": judge_precision,
 }
 """Rules that compare with no baseline."""
+_STRICTLY = Comparing()
 EXIT_PASS = 0
 EXIT_FAIL = 1
 EXIT_INCONCLUSIVE = 10
@@ -47,15 +50,29 @@ def judge(
     baseline: ConfigRecord | None,
     records: Sequence[ConfigRecord] = (),
     results: Sequence[GateResult] = (),
+    *,
+    comparing: Comparing = _STRICTLY,
 ) -> GateResult:
     """Judge one gate of ``candidate``.
 
     ``baseline`` is ``None`` when there is none at all. ``records`` are all configurations of the session or replay, for
     the variance bands and for spotting identical ones; without them candidate and baseline are all there is.
-    ``results`` are those of the gates that were judged before, which the score rests on.
+    ``results`` are those of the gates that were judged before, which the score rests on. ``comparing`` says in what
+    records may differ and still be compared, and has further runs of the baseline.
     """
     known = tuple(records) or tuple(record for record in (baseline, candidate) if record is not None)
-    return _result(gate, _find(gate, candidate, baseline, known, results))
+    if baseline is None:
+        return _result(gate, _find(gate, candidate, None, known, results, ()))
+    like, allow = levelled(candidate, baseline, comparing.allow), comparing.allow
+    runs = tuple(run for run in comparing.baselines if not other_machine(candidate, levelled(candidate, run, allow)))
+    finding = _find(gate, candidate, like, known, results, runs)
+    remark = allowed_remark(gate.kind, candidate, baseline, allow)
+    return _result(gate, replace(finding, text=f"{finding.text}{remark}") if remark else finding)
+
+
+def not_stored(gate: GateSpec, reason: Reason) -> GateResult:
+    """The result of a gate whose figures a replay does not have."""
+    return _result(gate, Finding(Verdict.INCONCLUSIVE, "not stored", reasons=(reason,)))
 
 
 def _find(
@@ -64,9 +81,10 @@ def _find(
     baseline: ConfigRecord | None,
     records: Sequence[ConfigRecord],
     results: Sequence[GateResult],
+    runs: Sequence[ConfigRecord],
 ) -> Finding:
-    if gate.kind == "contract" and candidate.contract is not None:
-        return judge_contract(candidate.contract)
+    if gate.kind == "contract" and (candidate.contract is not None or "contract" in states(candidate).verdicts):
+        return judge_contract(candidate)
     if candidate.invalid:
         return unusable(candidate.invalid)
     twin = identical_twin(candidate, records)
@@ -77,22 +95,28 @@ def _find(
     if gate.kind in _ALONE:
         return _ALONE[gate.kind](gate, candidate)
     if gate.kind == "speed":
-        return judge_speed(gate, candidate, baseline, records)
+        return judge_speed(gate, candidate, baseline, records, runs)
+    if gate.kind == "memory":
+        return judge_memory(gate, candidate, baseline, runs)
     if gate.kind == "score":
-        return judge_score(gate, candidate, baseline, records, results)
-    return _of_scenario(gate, candidate, baseline, records)
+        return judge_score(gate, candidate, baseline, records, results, runs)
+    return _of_scenario(gate, candidate, baseline, records, runs)
 
 
 def _of_scenario(
-    gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRecord | None, records: Sequence[ConfigRecord]
+    gate: GateSpec,
+    candidate: ConfigRecord,
+    baseline: ConfigRecord | None,
+    records: Sequence[ConfigRecord],
+    runs: Sequence[ConfigRecord],
 ) -> Finding:
     record = _scenario(gate, candidate)
     if gate.kind == "slo" and record is not None:
-        return judge_slo(gate, record)
+        return judge_slo(gate, candidate, record)
     if gate.kind == "goodput" and record is not None:
-        return judge_goodput(gate, candidate, record, baseline, records)
+        return judge_goodput(gate, candidate, record, baseline, records, runs)
     if gate.kind == "energy" and record is not None:
-        return judge_energy(gate, candidate, record, baseline, records)
+        return judge_energy(gate, candidate, record, baseline, records, runs)
     return unusable((Reason("not_measured", f"{candidate.key} has no record of {gate.scenario or gate.kind}"),))
 
 
@@ -130,3 +154,8 @@ def exit_code(results: Iterable[GateResult]) -> int:
         return EXIT_INVALID
     undecided = any(r.verdict is Verdict.INCONCLUSIVE and r.on_inconclusive == "fail" for r in judged)
     return EXIT_INCONCLUSIVE if undecided else EXIT_PASS
+
+
+def decides(results: Iterable[GateResult]) -> bool:
+    """Whether any verdict rests on stored figures; a replay of which none does has failed."""
+    return any(all(reason.code != NOT_STORED for reason in result.reasons) for result in results)

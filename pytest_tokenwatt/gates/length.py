@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from pytest_tokenwatt.gates.deltas import suite_faults
 from pytest_tokenwatt.gates.finding import Finding, no_baseline, unusable
 from pytest_tokenwatt.gates.shifts import drift_answer_faults, drift_items, length_delta, no_counts
+from pytest_tokenwatt.gates.stated import COUNTED_AS_0
+from pytest_tokenwatt.gates.telling import said_once
 from pytest_tokenwatt.gates.wording import number, points_apart
 from pytest_tokenwatt.metrics.length import mean_tokens
 from pytest_tokenwatt.records import ConfigRecord, GateSpec, Reason, Verdict
@@ -32,7 +34,7 @@ def judge_length(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRecord
         return _alone(gate, names, candidate, rule)
     delta = length_delta(names, candidate, baseline, drift=drift)
     if delta.shift is None:
-        return unusable(delta.faults, rule)
+        return unusable(said_once(delta.faults), rule)
     verdict, reasons = _judge(delta, delta.shift, limit)
     error = None if delta.interval is None else (delta.interval[1] - delta.interval[0]) / 2
     return Finding(verdict, _text(delta, delta.shift, limit), rule, delta.shift, _UNIT, limit, error, reasons)
@@ -61,19 +63,26 @@ def _judge(delta: LengthDelta, shift: float, limit: float) -> tuple[Verdict, tup
         return Verdict.PASS, ()
     shown, bounds = _shown(delta, shift, limit), f"± {100 * limit:g} %"
     if low > limit or high < -limit:
-        means = f"a mean of {number(delta.tokens or 0.0)} tokens against {number(delta.baseline_tokens or 0.0)}"
-        return Verdict.FAIL, (Reason("length_shift", f"all of the interval is outside {bounds}: {shown}, {means}"),)
+        means = f", a mean of {number(delta.tokens or 0.0)} tokens against {number(delta.baseline_tokens or 0.0)}"
+        text = f"all of the interval is outside {bounds}: {shown}{means if delta.n else ''}"
+        return Verdict.FAIL, (Reason("length_shift", text),)
     return Verdict.INCONCLUSIVE, (Reason("within_error", f"the interval reaches across {bounds}: {shown}"),)
 
 
 def _text(delta: LengthDelta, shift: float, limit: float) -> str:
-    return f"{_shown(delta, shift, limit)} ({', '.join(_sample(delta))})"
+    return f"{_shown(delta, shift, limit)} ({', '.join(_sample(delta)) or _stated(delta)})"
+
+
+def _stated(delta: LengthDelta) -> str:
+    """What stands for the sample of a shift that is stored without one."""
+    exact = delta.interval is not None and delta.interval[0] == delta.interval[1]
+    return COUNTED_AS_0 if exact else "as stored"
 
 
 def _shown(delta: LengthDelta, shift: float, limit: float) -> str:
     """ "+1.8 % [+0.4, +3.1]", with the decimals that tell each number from the limit."""
     value = f"{_percent(shift, limit)} %"
-    if delta.interval is None:
+    if delta.interval is None or (not delta.n and delta.interval[0] == delta.interval[1]):
         return value
     return f"{value} [{', '.join(_percent(bound, limit) for bound in delta.interval)}]"
 
@@ -83,7 +92,8 @@ def _percent(share: float, limit: float) -> str:
 
 
 def _sample(delta: LengthDelta) -> Iterator[str]:
-    yield f"{delta.n} {_answers(delta.n)}"
+    if delta.n:
+        yield f"{delta.n} {_answers(delta.n)}"
     if delta.truncated:
         yield f"{delta.truncated} cut at max_tokens"
     if delta.left_out:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from pytest_tokenwatt.gates.finding import Finding, no_baseline, unusable
 from pytest_tokenwatt.gates.speeds import config_profile_faults, memory_delta
+from pytest_tokenwatt.gates.stated import COUNTED_AS_0
+from pytest_tokenwatt.gates.telling import said_once
 from pytest_tokenwatt.gates.wording import apart, number
 from pytest_tokenwatt.metrics.memory import SERVE
 from pytest_tokenwatt.records import ConfigRecord, GateSpec, Reason, Verdict
@@ -17,18 +19,24 @@ _ROUNDING = 1e-9
 _UNIT = "gain"
 
 
-def judge_memory(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRecord | None) -> Finding:
+def judge_memory(
+    gate: GateSpec,
+    candidate: ConfigRecord,
+    baseline: ConfigRecord | None,
+    baselines: Sequence[ConfigRecord] = (),
+) -> Finding:
     """Pass from a gain of ``min`` less its error on, or less 0.01 where that is more; else fail.
 
-    The gain is the geometric mean over the profiles of baseline peak / candidate peak.
+    The gain is the geometric mean over the profiles of baseline peak / candidate peak. ``baselines`` are all runs of
+    the baseline on record.
     """
     rule, minimum = f">= {gate.limits['min']:g}", float(gate.limits["min"])
     names: Sequence[str] | None = gate.limits.get("profiles")
     if baseline is None:
         return _alone(gate, candidate, rule)
-    delta = memory_delta(candidate, baseline, names=names)
+    delta = memory_delta(candidate, baseline, names=names, baselines=baselines)
     if delta.overall is None or delta.overall.value is None:
-        return unusable(delta.faults or (Reason("not_measured", "the spec has no profile"),), rule)
+        return unusable(said_once(delta.faults) or (Reason("not_measured", "the spec has no profile"),), rule)
     value, error = delta.overall.value, delta.overall.error
     allowed = max(error or 0.0, LEAST_ERROR)
     text = _text(delta, value, candidate, baseline)
@@ -43,7 +51,7 @@ def _alone(gate: GateSpec, candidate: ConfigRecord, rule: str) -> Finding:
     names = gate.limits.get("profiles") or list(candidate.profiles)
     faults = [reason for name in names for reason in config_profile_faults(candidate, name)]
     if faults:
-        return unusable(faults, rule)
+        return unusable(said_once(faults), rule)
     peaks = [f"{name} {_gib(candidate.profiles[name].memory.peak_gib)}" for name in names]
     return no_baseline(gate.limits.get("on_missing_baseline", "fail"), ", ".join(peaks), rule)
 
@@ -52,7 +60,8 @@ def _text(delta: MemoryDelta, value: float, candidate: ConfigRecord, baseline: C
     """ "1.784 over 3 profiles (serve 30.1 GiB against 55.6)"."""
     over = f" over {len(delta.profiles)} profiles" if len(delta.profiles) > 1 else ""
     name = SERVE if SERVE in delta.profiles else next(iter(delta.profiles))
-    return f"{value:.3f}{over} ({_pair(name, candidate, baseline)})"
+    unsure = f", {COUNTED_AS_0}" if delta.overall and delta.overall.missing == COUNTED_AS_0 else ""
+    return f"{value:.3f}{over} ({_pair(name, candidate, baseline)}{unsure})"
 
 
 def _peaks(delta: MemoryDelta, candidate: ConfigRecord, baseline: ConfigRecord) -> str:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pytest_tokenwatt.gates.admission import AUDIT_FAILED, admission_faults
-from pytest_tokenwatt.gates.asked import score_limits
+from pytest_tokenwatt.gates.asked import is_scored, score_limits
 from pytest_tokenwatt.gates.catalog import list_gates
-from pytest_tokenwatt.gates.deltas import mean_of, suite_delta
+from pytest_tokenwatt.gates.deltas import mean_of, stated_mean, suite_delta
 from pytest_tokenwatt.gates.divergence import kl_delta
-from pytest_tokenwatt.gates.finding import Finding, no_baseline, unusable
+from pytest_tokenwatt.gates.finding import NOT_STORED, Finding, no_baseline, unusable
 from pytest_tokenwatt.gates.score import ScoreParts, Standing, Term, drift_points, score_of
 from pytest_tokenwatt.gates.shifts import length_delta
 from pytest_tokenwatt.gates.speeds import memory_delta, online_profile, repeated_profiles, speed_delta
+from pytest_tokenwatt.gates.stated import same_source, states
+from pytest_tokenwatt.gates.telling import said_once
 from pytest_tokenwatt.records import ConfigRecord, GateResult, GateSpec, Reason, Verdict
 from pytest_tokenwatt.records.profiles import Ratio, ScoreDelta
 from pytest_tokenwatt.spec.model import Spec
@@ -29,17 +32,22 @@ def judge_score(
     baseline: ConfigRecord | None,
     records: Sequence[ConfigRecord],
     results: Sequence[GateResult],
+    baselines: Sequence[ConfigRecord] = (),
 ) -> Finding:
     """Pass when the record qualifies, fail when a gate that it rests on failed, inconclusive when one is undecided.
 
     Invalid when a measurement is not to be believed, or a figure of the score is not known. ``results`` are those of
-    the other gates of the session: one that was not judged is undecided.
+    the other gates of the session: one that was not judged is undecided. ``baselines`` are all runs of the baseline on
+    record.
     """
     if baseline is None:
         return no_baseline(gate.limits.get("on_missing_baseline", "fail"), "not compared", _RULE)
-    parts = score_parts(gate.limits, candidate, baseline, records, results)
-    delta = score_of(parts)
+    parts = score_parts(gate.limits, candidate, baseline, records, results, baselines)
+    delta = _with_stated_error(score_of(parts), candidate)
     verdict, reasons = _judge(parts, delta)
+    if verdict is Verdict.PASS and states(candidate).verdicts.get("score") == Verdict.FAIL:
+        reasons = (Reason("not_qualified", "the record itself says that it does not qualify"),)
+        verdict, delta = Verdict.FAIL, replace(delta, qualified=False, reason=reasons[0].text)
     if verdict is Verdict.INVALID:
         return unusable(reasons, _RULE)
     error = None if delta.score_se is None else _HALF_WIDTH * delta.score_se
@@ -51,23 +59,25 @@ def score_deltas(
     records: Sequence[ConfigRecord],
     results: Sequence[GateResult],
     baseline: ConfigRecord | None = None,
+    baselines: Sequence[ConfigRecord] = (),
 ) -> dict[str, ScoreDelta]:
     """By configuration, its leaderboard figures against ``baseline`` (else the record whose role that is).
 
     Nothing for a baseline itself, without any, or without a ``score`` block.
     """
     base = baseline or next((record for record in records if record.role == "baseline"), None)
-    if base is None or spec.score is None:
+    scored = {record.key for record in records if is_scored(spec, record)}
+    if base is None or not scored:
         return {}
-    gates = list_gates(spec)
+    gates = list_gates(spec, records)
     limits = {
         config.key: score_limits(spec, config, [gate for gate in gates if gate.config == config.key])
         for config in spec.configurations
     }
     return {
-        record.key: score_delta(limits[record.key], record, base, records, results)
+        record.key: score_delta(limits[record.key], record, base, records, results, baselines)
         for record in records
-        if record.role != "baseline" and record.key in limits
+        if record.role != "baseline" and record.key in limits and record.key in scored
     }
 
 
@@ -77,9 +87,23 @@ def score_delta(
     baseline: ConfigRecord,
     records: Sequence[ConfigRecord],
     results: Sequence[GateResult],
+    baselines: Sequence[ConfigRecord] = (),
 ) -> ScoreDelta:
     """The leaderboard figures by the limits of a score gate."""
-    return score_of(score_parts(limits, candidate, baseline, records, results))
+    parts = score_parts(limits, candidate, baseline, records, results, baselines)
+    return _with_stated_error(score_of(parts), candidate)
+
+
+def _with_stated_error(delta: ScoreDelta, candidate: ConfigRecord) -> ScoreDelta:
+    """The score's error is an input of a record that states it: its parts do not tell all of theirs."""
+    stated = states(candidate)
+    if candidate.stored is None or delta.score is None:
+        return delta
+    if stated.score_se is None:
+        why = "the record does not state it"
+        return replace(delta, score_se=None, missing={**delta.missing, "score_se": why})
+    missing = {name: why for name, why in delta.missing.items() if name != "score_se"}
+    return replace(delta, score_se=stated.score_se, missing=missing)
 
 
 def score_parts(
@@ -88,22 +112,36 @@ def score_parts(
     baseline: ConfigRecord,
     records: Sequence[ConfigRecord],
     results: Sequence[GateResult],
+    baselines: Sequence[ConfigRecord] = (),
 ) -> ScoreParts:
     """What the score is made of: the deltas that the gates judge too, and what those gates found."""
     own = [result for result in results if result.config == candidate.key]
     suites: Mapping[str, int] = limits.get("suites") or {}
-    drops = mean_of({name: suite_delta(name, candidate, baseline, suites[name]) for name in suites}, {})
+    deltas = {name: suite_delta(name, candidate, baseline, suites[name]) for name in suites}
+    drops = stated_mean(mean_of(deltas, {}), candidate, baseline, {})
     return ScoreParts(
-        speed=_speed(limits, candidate, baseline, records),
-        memory=_memory(limits, candidate, baseline),
+        speed=_speed(limits, candidate, baseline, records, baselines),
+        memory=_memory(limits, candidate, baseline, baselines),
         length_shift=_length(limits, candidate, baseline),
         drift=_drift(limits, candidate, baseline),
         mean_drop_pts=drops.mean_drop_pts,
         valid_domains=drops.valid_domains,
         tiers=limits["tiers"],
-        gates=dict(_standings(limits["gates"], own)),
-        faults=tuple(admission_faults(candidate, own)),
+        gates=dict(_standings(_decisive(limits["gates"], candidate, own), own)),
+        faults=tuple(dict.fromkeys(admission_faults(candidate, own))),
     )
+
+
+def _decisive(needed: Sequence[str], candidate: ConfigRecord, results: Sequence[GateResult]) -> list[str]:
+    """The gates that a record must pass: one that only states its figures decides by those that it has.
+
+    Of several gates of one kind (suites and their mean) one must be decided, so that none is lost with its figures.
+    """
+    absent = {result.gate for result in results if any(reason.code == NOT_STORED for reason in result.reasons)}
+    decided = {gate.partition("[")[0] for gate in needed if gate not in absent}
+    if candidate.stored is None:
+        return list(needed)
+    return [gate for gate in needed if gate not in absent or gate.partition("[")[0] not in decided]
 
 
 def _judge(parts: ScoreParts, delta: ScoreDelta) -> tuple[Verdict, tuple[Reason, ...]]:
@@ -144,21 +182,28 @@ def _text(delta: ScoreDelta) -> str:
 
 
 def _speed(
-    limits: Mapping[str, Any], candidate: ConfigRecord, baseline: ConfigRecord, records: Sequence[ConfigRecord]
+    limits: Mapping[str, Any],
+    candidate: ConfigRecord,
+    baseline: ConfigRecord,
+    records: Sequence[ConfigRecord],
+    baselines: Sequence[ConfigRecord],
 ) -> Term:
-    again, online = repeated_profiles(baseline, records), online_profile(limits.get("online_slo"), records)
-    delta = speed_delta(candidate, baseline, again, names=limits["profiles"], online=online)
+    again = repeated_profiles(baseline, records)
+    online = online_profile(limits.get("online_slo"), records, baselines)
+    delta = speed_delta(candidate, baseline, again, names=limits["profiles"], online=online, baselines=baselines)
     return _term(delta.overall, delta.faults, "the spec has no profiles")
 
 
-def _memory(limits: Mapping[str, Any], candidate: ConfigRecord, baseline: ConfigRecord) -> Term:
-    delta = memory_delta(candidate, baseline, names=limits["profiles"])
+def _memory(
+    limits: Mapping[str, Any], candidate: ConfigRecord, baseline: ConfigRecord, baselines: Sequence[ConfigRecord]
+) -> Term:
+    delta = memory_delta(candidate, baseline, names=limits["profiles"], baselines=baselines)
     return _term(delta.overall, delta.faults, "the spec has no profiles")
 
 
 def _term(ratio: Ratio | None, faults: Sequence[Reason], nothing: str) -> Term:
     if ratio is None or ratio.value is None:
-        return Term(missing="; ".join(map(str, faults)) or nothing)
+        return Term(missing="; ".join(map(str, said_once(faults))) or nothing)
     return Term(ratio.value, None if ratio.error is None else ratio.error / _HALF_WIDTH)
 
 
@@ -168,15 +213,23 @@ def _length(limits: Mapping[str, Any], candidate: ConfigRecord, baseline: Config
         return Term(missing="the spec asks for no answers that end by themselves")
     delta = length_delta(names, candidate, baseline, drift=drift)
     if delta.shift is None:
-        return Term(missing="; ".join(map(str, delta.faults)))
+        return Term(missing="; ".join(map(str, said_once(delta.faults))))
     half = None if delta.interval is None else (delta.interval[1] - delta.interval[0]) / 2
     return Term(delta.shift, None if half is None else half / _HALF_WIDTH)
 
 
 def _drift(limits: Mapping[str, Any], candidate: ConfigRecord, baseline: ConfigRecord) -> Term:
+    stated = states(candidate).drift_points
+    if stated is not None and same_source(candidate, baseline):
+        return Term(stated, _stated_drift_se(limits, candidate))
     if candidate.drift is None:
         return Term(missing=f"{candidate.key} was not scored (drift:)")
     faults, found = kl_delta(candidate, baseline).faults, candidate.drift.against
     if faults or found is None or found.kl is None:
         return Term(missing="; ".join(map(str, faults)) or "only the guaranteed bound of KL is known")
     return drift_points(found.kl, found.kl_se, limits["points_per_nat"])
+
+
+def _stated_drift_se(limits: Mapping[str, Any], candidate: ConfigRecord) -> float | None:
+    found = candidate.drift.against if candidate.drift else None
+    return None if found is None or found.kl_se is None else limits["points_per_nat"] * found.kl_se

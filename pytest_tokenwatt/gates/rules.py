@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-from pytest_tokenwatt.gates.figures import configuration_figure, split_name, unlike_loads
-from pytest_tokenwatt.gates.finding import Finding, baseline_fault, incomparable, no_baseline, unusable
+from pytest_tokenwatt.gates.comparable import incomparable, other_hardware, other_machine, other_workload
+from pytest_tokenwatt.gates.figures import configuration_figure, is_timed, split_name, unlike_loads
+from pytest_tokenwatt.gates.finding import Finding, baseline_fault, no_baseline, unusable
 from pytest_tokenwatt.gates.wording import amount, apart, number
 from pytest_tokenwatt.metrics.goodput import figure_names
 from pytest_tokenwatt.records import ConfigRecord, Figure, GateSpec, GoodputRecord, Reason, Verdict
@@ -68,7 +69,9 @@ def _judge(gate: GateSpec, scenario: str, candidate: ConfigRecord, baseline: Con
     figure = record.figures.get(metric)
     if figure is None or figure.value is None:
         return _Judged(unusable((_not_measured(metric, record),), rule))
-    return _judge_figure(gate, figure, figure.value, baseline, lambda base: _base_value(metric, record, base))
+    return _judge_figure(
+        gate, figure, figure.value, baseline, lambda base: _base_value(metric, record, candidate, base)
+    )
 
 
 def _judge_configuration(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRecord | None) -> _Judged:
@@ -84,7 +87,8 @@ def _base_figure(metric: str, candidate: ConfigRecord, baseline: ConfigRecord) -
     figure = configuration_figure(baseline, metric)
     if figure.value is None:
         return Reason("baseline_invalid", f"the baseline has no {metric}: {figure.reason or 'not measured'}")
-    return unlike_loads(metric, candidate, baseline) or figure.value
+    elsewhere = other_machine if is_timed(metric) else other_hardware
+    return elsewhere(candidate, baseline) or unlike_loads(metric, candidate, baseline) or figure.value
 
 
 def _judge_figure(
@@ -133,8 +137,9 @@ def _against(finding: Finding, value: float, limits: Sequence[_Limit]) -> _Judge
     return _Judged(replace(finding, limit=nearest.bound), margin)
 
 
-def _base_value(metric: str, record: GoodputRecord, baseline: ConfigRecord) -> float | Reason:
+def _base_value(metric: str, record: GoodputRecord, candidate: ConfigRecord, baseline: ConfigRecord) -> float | Reason:
     fault = baseline_fault(baseline, record.scenario) or incomparable(record, baseline.scenarios[record.scenario])
+    fault = fault or other_machine(candidate, baseline) or other_workload(candidate, baseline, record.scenario)
     if fault is not None:
         return fault
     figure = baseline.scenarios[record.scenario].figures.get(metric)

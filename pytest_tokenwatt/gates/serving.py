@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pytest_tokenwatt.gates.band import session_band_pct
-from pytest_tokenwatt.gates.finding import (
-    Finding,
-    baseline_fault,
-    incomparable,
-    no_baseline,
-    other_hardware,
-    other_limit,
-    unusable,
-    without_goodput,
-)
+from pytest_tokenwatt.gates.comparable import incomparable, other_machine, other_workload
+from pytest_tokenwatt.gates.finding import Finding, baseline_fault, no_baseline, unusable, without_goodput
+from pytest_tokenwatt.gates.stated import COUNTED_AS_0, confirmed, lacks_error, states
 from pytest_tokenwatt.gates.wording import apart, latency, number, ratio
 from pytest_tokenwatt.metrics.goodput import goodput_ratio_error, is_measurable
 from pytest_tokenwatt.records import (
@@ -31,8 +24,20 @@ from pytest_tokenwatt.records import (
 )
 
 
-def judge_contract(contract: Contract) -> Finding:
-    """Passes when every required probe was answered; optional ones only cost what they cost."""
+def judge_contract(candidate: ConfigRecord) -> Finding:
+    """Passes when every required probe was answered; optional ones only cost what they cost.
+
+    Of another tool's record there is only its own verdict.
+    """
+    if candidate.contract is not None:
+        return _judge_probes(candidate.contract)
+    if states(candidate).verdicts.get("contract") == Verdict.PASS:
+        return Finding(Verdict.PASS, "passed, as stored", "all answered")
+    reason = Reason("contract_failed", f"the record of {candidate.key} says that its contract was not met")
+    return Finding(Verdict.FAIL, "failed, as stored", "all answered", reasons=(reason,))
+
+
+def _judge_probes(contract: Contract) -> Finding:
     required = [probe for probe in contract.probes if probe.required]
     broken = [probe for probe in required if probe.state != "pass"]
     lacking = [probe.name for probe in contract.probes if not probe.required and probe.state != "pass"]
@@ -46,19 +51,45 @@ def judge_contract(contract: Contract) -> Finding:
     return Finding(verdict, text, "all answered", float(len(required) - len(broken)), "probes", reasons=reasons)
 
 
-def judge_slo(gate: GateSpec, record: GoodputRecord) -> Finding:
-    """All repeats pass at the rate that was found, or at ``at_rps``."""
+def judge_slo(gate: GateSpec, candidate: ConfigRecord, record: GoodputRecord) -> Finding:
+    """All repeats pass at the rate that was found, or at ``at_rps``; percentiles are within the bounds of the gate.
+
+    The bounds only differ from those of the record when a stored one is judged by another spec.
+    """
     at_rps = gate.limits.get("at_rps")
     if at_rps is not None and not _same_rate(record.rate_rps, at_rps):
         return _judge_slo_at(gate, record, at_rps)
     if record.invalid:
         return unusable(record.invalid, _slo_rule(gate))
-    if record.rate_rps is None:
-        return _slo_finding(Verdict.FAIL, "no rate passes", record.percentiles, without_goodput(record))
+    percentiles = _bounded(gate, record)
+    counted = candidate.stored is not None and record.slo_pass_count > 0 and not record.misses
+    if not (confirmed(candidate, record) or counted):
+        return _slo_finding(Verdict.FAIL, "no rate passes", percentiles, without_goodput(record))
     passed = record.slo_pass_count >= record.repeats > 0
-    reasons = () if passed else (_repeats(record.slo_pass_count, record.repeats),)
-    verdict = Verdict.PASS if passed else Verdict.FAIL
-    return _slo_finding(verdict, f"{number(record.rate_rps)} req/s", record.percentiles, reasons)
+    reasons = [] if passed else [_repeats(record.slo_pass_count, record.repeats)]
+    if candidate.stored is not None or percentiles != record.percentiles:
+        reasons += _beyond(percentiles)
+    verdict = Verdict.FAIL if reasons else Verdict.PASS
+    return _slo_finding(verdict, _rate(record), percentiles, tuple(reasons))
+
+
+def _rate(record: GoodputRecord) -> str:
+    """The rate that was found; of other tools only how many repeats passed may be known."""
+    if record.rate_rps is None:
+        return f"{record.slo_pass_count} of {record.repeats} repeats"
+    return f"{number(record.rate_rps)} req/s"
+
+
+def _bounded(gate: GateSpec, record: GoodputRecord) -> tuple[Percentile, ...]:
+    """The percentiles under the bounds of the gate."""
+    return tuple(replace(each, bound_ms=gate.limits.get(each.name, each.bound_ms)) for each in record.percentiles)
+
+
+def _beyond(percentiles: Sequence[Percentile]) -> Iterator[Reason]:
+    """Percentiles that are known and beyond their bounds."""
+    for each in percentiles:
+        if not each.met and (each.value_ms is not None or each.infinite):
+            yield Reason("slo_missed", f"{latency(each)} > {each.bound_ms:g} ms")
 
 
 def _same_rate(rate_rps: float | None, other_rps: float) -> bool:
@@ -138,12 +169,16 @@ def judge_goodput(
     record: GoodputRecord,
     baseline: ConfigRecord | None,
     records: Sequence[ConfigRecord],
+    baselines: Sequence[ConfigRecord] = (),
 ) -> Finding:
-    """The ratio to the baseline, and the absolute minima; ``records`` are all of the session, for the variance band."""
+    """The ratio to the baseline, and the absolute minima.
+
+    ``records`` are all of the session and ``baselines`` all runs of the baseline on record, for the variance band.
+    """
     rule = _goodput_rule(gate)
     if record.invalid:
         return unusable(record.invalid, rule)
-    if record.rate_rps is None:
+    if not confirmed(candidate, record):
         return Finding(Verdict.FAIL, "no rate passes", rule, unit="tok/s", reasons=without_goodput(record))
     if record.goodput_tok_s is None:
         return unusable((Reason("not_measured", "the tokens of the confirming windows are not known"),), rule)
@@ -153,22 +188,25 @@ def judge_goodput(
     if baseline is None:
         on_missing = gate.limits.get("on_missing_baseline", "fail")
         return no_baseline(on_missing, absolute.text, rule, record.goodput_tok_s, "tok/s")
-    scenario = record.scenario
-    fault = baseline_fault(baseline, scenario) or other_hardware(candidate, baseline)
-    fault = fault or _without_ratio(record, baseline.scenarios[scenario])
+    fault = baseline_fault(baseline, record.scenario) or _without_ratio(candidate, record, baseline)
     if fault is not None:
         return unusable((fault,), rule)
-    judged = _judge_ratio(gate, record, baseline.scenarios[scenario], session_band_pct(records, scenario), rule)
-    return replace(judged, text=f"{judged.text}{other_limit(candidate, baseline)}")
+    base, band_pct = baseline.scenarios[record.scenario], session_band_pct(records, record.scenario, baselines)
+    error = goodput_ratio_error(record, base, band_pct)
+    if lacks_error(candidate, error, "goodput_error_pct", "variance_band_pct"):
+        judged = _judge_ratio(gate, record, base, 0.0, rule)
+        return replace(judged, text=f"{judged.text} ({COUNTED_AS_0})")
+    return _judge_ratio(gate, record, base, error, rule)
 
 
 def _judge_minima(gate: GateSpec, record: GoodputRecord, tok_s: float, rule: str) -> Finding:
+    rate = "" if record.rate_rps is None else f" at {number(record.rate_rps)} req/s"
     checks = (
         ("min_tok_s", tok_s, "tok/s", "goodput_below_minimum"),
         ("min_rps", record.rate_rps or 0.0, "req/s", "rate_below_minimum"),
     )
     asked = [(value, unit, gate.limits[name], code) for name, value, unit, code in checks if gate.limits.get(name)]
-    text = f"{number(tok_s)} tok/s at {number(record.rate_rps or 0.0)} req/s"
+    text = f"{number(tok_s)} tok/s{rate}"
     for value, unit, limit, code in asked:
         if value < limit:
             reason = Reason(code, f"{' < '.join(apart(value, limit))} {unit}")
@@ -177,22 +215,22 @@ def _judge_minima(gate: GateSpec, record: GoodputRecord, tok_s: float, rule: str
     return Finding(Verdict.PASS, text, rule, value, unit, limit)
 
 
-def _without_ratio(record: GoodputRecord, base: GoodputRecord) -> Reason | None:
-    different = incomparable(record, base)
+def _without_ratio(candidate: ConfigRecord, record: GoodputRecord, baseline: ConfigRecord) -> Reason | None:
+    """Why there is no ratio to a baseline whose own record is valid."""
+    base = baseline.scenarios[record.scenario]
+    different = other_machine(candidate, baseline) or incomparable(record, base)
+    different = different or other_workload(candidate, baseline, record.scenario)
     if different is not None:
         return different
-    if base.rate_rps is None or not base.goodput_tok_s:
+    if not confirmed(baseline, base) or not base.goodput_tok_s:
         why = base.misses[0] if base.misses else "no rate passed"
         return Reason("baseline_invalid", f"the baseline has no goodput: {why}")
     return None
 
 
-def _judge_ratio(
-    gate: GateSpec, record: GoodputRecord, base: GoodputRecord, band_pct: float | None, rule: str
-) -> Finding:
+def _judge_ratio(gate: GateSpec, record: GoodputRecord, base: GoodputRecord, error: float | None, rule: str) -> Finding:
     minimum = float(gate.limits["min"])
     tok_s, value = record.goodput_tok_s or 0.0, (record.goodput_tok_s or 0.0) / (base.goodput_tok_s or 1.0)
-    error = goodput_ratio_error(record, base, band_pct)
     text = f"{number(tok_s)} tok/s, {ratio(value, error)}"
     if error is not None and not is_measurable(value, error):
         text += ", no measurable difference"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pytest_tokenwatt.gates.asked import counts_drift_answers
+from pytest_tokenwatt.gates.comparable import other_hardware
 from pytest_tokenwatt.gates.deltas import comparison_fault
 from pytest_tokenwatt.gates.divergence import drift_faults
+from pytest_tokenwatt.gates.stated import stated_length
 from pytest_tokenwatt.metrics.length import (
     LEAST_CLUSTERS,
     LEAST_EQUAL,
@@ -51,8 +53,14 @@ def length_delta(
 ) -> LengthDelta:
     """The answers to all suites ``names`` and with ``drift`` to its prompts, each answer counting the same.
 
-    A suite that cannot be compared leaves no figure: the mean of the others would be one of something else.
+    A suite that cannot be compared leaves no figure: the mean of the others would be one of something else. Of another
+    tool's record there is only the shift that it states.
     """
+    stated = None if has_answers(candidate) else stated_length(candidate, baseline)
+    if stated is not None:
+        return stated
+    if baseline.invalid:
+        return LengthDelta(faults=(Reason("baseline_invalid", f"baseline {baseline.key}: {baseline.invalid[0]}"),))
     found = {name: _suite_pairs(name, candidate, baseline) for name in names}
     if drift:
         found[DRIFT] = _drift_pairs(candidate, baseline)
@@ -63,6 +71,11 @@ def length_delta(
     suites = [each for each in found.values() if not isinstance(each, Reason)]
     pairs = [pair for suite, _ in suites for pair in suite]
     return _delta(pairs, sum(left_out for _, left_out in suites), baseline)
+
+
+def has_answers(config: ConfigRecord) -> bool:
+    """Whether single answers are on record, to suites or to drift prompts."""
+    return any(suite.items for suite in config.suites.values()) or bool(config.drift and config.drift.answers)
 
 
 def _suite_pairs(name: str, candidate: ConfigRecord, baseline: ConfigRecord) -> tuple[list[LengthPair], int] | Reason:
@@ -91,6 +104,9 @@ def _drift_pairs(candidate: ConfigRecord, baseline: ConfigRecord) -> tuple[list[
     ours, base = candidate.drift, baseline.drift
     if ours is None or base is None or ours.answers_sha256 != base.answers_sha256:
         return Reason("incomparable", f"{candidate.key} and {baseline.key} answered different drift prompts")
+    hardware = other_hardware(candidate, baseline)
+    if hardware is not None:
+        return hardware
     try:
         both = pair_items(drift_items(baseline), drift_items(candidate))
     except UnequalItems as error:

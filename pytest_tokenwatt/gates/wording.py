@@ -22,10 +22,22 @@ def amount(value: float, unit: str | None) -> str:
     return f"{number(value)} {unit}" if unit else number(value)
 
 
+def percent(share: float) -> str:
+    """A share in per cent with two significant digits, never as a power of ten: 2.9, 0.004, 895."""
+    return f"{100 * share:,.0f}" if share >= 0.1 else f"{100 * share:.2g}"
+
+
 def ratio(value: float, error: float | None) -> str:
-    """A ratio with its interval: "1.106 [1.08, 1.13]"."""
+    """A ratio with its interval if it has any width: "1.106 [1.08, 1.13]".
+
+    No ratio is below 0: an error beyond 100 % is said instead, "2.038 (error 895 %)".
+    """
     if error is None:
         return f"{value:.3f} (error not known)"
+    if error == 0:
+        return f"{value:.3f}"
+    if error > value > 0:
+        return f"{value:.3f} (error {percent(error / value)} %)"
     return f"{value:.3f} [{value - error:.3g}, {value + error:.3g}]"
 
 

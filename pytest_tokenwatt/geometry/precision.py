@@ -47,9 +47,9 @@ def read_precision(
         "stored_gib": _own(stored, checkpoint, "stored_bytes"),
     }
     return Precision(
-        weights=weights.bits,
-        activations=activations.bits,
-        kv=kv.bits,
+        weights=_float(weights.bits),
+        activations=_float(activations.bits),
+        kv=_float(kv.bits),
         label=label_of(weights.bits, activations.bits, kv.bits),
         weights_average=read["weights_average"].bits,
         stored_gib=stored,
@@ -57,6 +57,11 @@ def read_precision(
         sources={part: found.where for part, found in read.items() if found.bits is not None},
         missing={part: found.where for part, found in read.items() if found.bits is None},
     )
+
+
+def _float(bits: float | None) -> float | None:
+    """As a stored record gives it back."""
+    return None if bits is None else float(bits)
 
 
 def _own(figure: float | None, checkpoint: Checkpoint, name: str) -> Reading:

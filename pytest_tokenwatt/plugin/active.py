@@ -15,6 +15,7 @@ from pytest_tokenwatt.plugin.options import read_settings
 from pytest_tokenwatt.plugin.ordering import Ordering
 from pytest_tokenwatt.plugin.outcome import Outcome, judge
 from pytest_tokenwatt.plugin.registry import Registry
+from pytest_tokenwatt.plugin.saving import Saving
 from pytest_tokenwatt.plugin.termination import Termination
 from pytest_tokenwatt.plugin.usertests import UserTests
 
@@ -29,12 +30,14 @@ def activate(config: pytest.Config, requests: Sequence[SpecRequest]) -> None:
     registry = Registry()
     config.hook.pytest_tokenwatt_register(registry=registry)
     benches = open_benches(config, requests, settings, live, registry.scorers)
+    saving = Saving(config, benches)
     plugins = {
         "active": UserTests(benches),
         "collection": SpecCollection(benches, judge),
         "ordering": Ordering(benches),
         "gatekeeper": Gatekeeper(config, benches),
-        "outcome": Outcome(config, benches),
+        "saving": saving,
+        "outcome": Outcome(config, benches, saving),
         "live": live,
         "termination": Termination(),
     }

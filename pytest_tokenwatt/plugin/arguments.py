@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tokenwatt.plugin.options import spec_paths
+from pytest_tokenwatt.plugin.options import replay_paths, spec_paths
 
 SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 PEEK_BYTES = 1 << 20
@@ -36,22 +36,24 @@ def take_specs(config: pytest.Config) -> tuple[SpecRequest, ...]:
     the directory, and pytest 9 the file. With ``--tokenwatt-spec`` and no argument, nothing else is collected.
     """
     by_option = [SpecRequest(_absolute(path)) for path in spec_paths(config)]
+    replays = replay_paths(config)
     asked: list[SpecRequest] = []
     typed = config.args_source is pytest.Config.ArgsSource.ARGS
     others: list[str] = []
-    for argument in config.args if typed or not by_option else []:
+    for argument in config.args if typed or not (by_option or replays) else []:
         request = _as_spec(argument, config.invocation_params.dir)
         if request is None:
             others.append(argument)
         else:
             asked.append(request)
-    if asked or by_option:
+    if asked or by_option or replays:
         config.args = others
         config.args_source = pytest.Config.ArgsSource.ARGS
     # An argument that names the same spec says which of its nodes are meant.
     named = {request.path.resolve() for request in asked}
     whole = [request for request in by_option if request.path.resolve() not in named]
-    return _merged([*whole, *asked])
+    # Without a spec the first file to replay stands for the one that it stores.
+    return _merged([*whole, *asked]) or tuple(SpecRequest(_absolute(path)) for path in replays[:1])
 
 
 def _as_spec(argument: str, base: Path) -> SpecRequest | None:

@@ -9,13 +9,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
 from pytest_tokenwatt.campaign.desk import Finished, LabEvents, LabOptions
 from pytest_tokenwatt.campaign.observe import Deadline
 from pytest_tokenwatt.campaign.order import by_phase
+from pytest_tokenwatt.campaign.saving import SaveRequest, save_requests
 from pytest_tokenwatt.errors import SpecError, UsageError
+from pytest_tokenwatt.gates.comparable import allowed_names
 from pytest_tokenwatt.lab import Lab
 from pytest_tokenwatt.plugin.arguments import SpecRequest
 from pytest_tokenwatt.plugin.endpoints import attach
@@ -26,6 +29,12 @@ from pytest_tokenwatt.spec.load import load_spec
 from pytest_tokenwatt.spec.model import Spec
 from pytest_tokenwatt.store.rundir import RUNS
 
+if TYPE_CHECKING:
+    from pytest_tokenwatt.replay import ReplayLab
+
+
+AnyLab: TypeAlias = "Lab | ReplayLab"
+
 
 @dataclass(slots=True)
 class Bench:
@@ -33,16 +42,18 @@ class Bench:
 
     ``nodeid`` is the id of its file node; ``place`` the path that messages show; ``phases`` all configurations in
     the order in which they are measured, ``keys`` the selected ones; ``gates`` theirs in the order of the items.
+    ``saves`` are records that are to be stored as baselines in the end.
     """
 
     request: SpecRequest
     spec: Spec
-    lab: Lab
+    lab: AnyLab
     nodeid: str
     place: str
     phases: tuple[str, ...]
     keys: tuple[str, ...]
     gates: tuple[GateSpec, ...]
+    saves: tuple[SaveRequest, ...] = ()
     ran: bool = False
     finished: Finished | None = None
 
@@ -55,22 +66,61 @@ def open_benches(
     scorers: Mapping[str, Scorer],
 ) -> tuple[Bench, ...]:
     """Load all specs. Raises ``pytest.UsageError`` with every problem of every spec, one a line."""
+    if settings.replays:
+        return (_replay_bench(config, requests, settings, events),)
     specs = _load_all(config, requests)
     deadline = Deadline(settings.max_minutes)
     try:
         _check(specs, settings)
-        specs = attach(specs, settings)
-        specs = [_adapted(spec, settings) for spec in specs]
+        attached = attach(specs, settings)
+        endpoints = [_endpoints(spec, changed) for spec, changed in zip(specs, attached, strict=True)]
+        specs = [_adapted(spec, settings) for spec in attached]
         if len(specs) > 1 and settings.out is None:
             settings = replace(settings, out=_shared_place(config, specs))
         several = len(specs) > 1
         nodeids = _nodeids([request.path for request in requests], config.rootpath)
         return tuple(
-            _open(config, request, spec, nodeid, settings, events, deadline, part if several else None, scorers)
-            for request, spec, nodeid, part in zip(requests, specs, nodeids, _parts(specs), strict=True)
+            _open(config, request, spec, nodeid, settings, events, deadline, part if several else None, scorers, given)
+            for request, spec, nodeid, part, given in zip(
+                requests, specs, nodeids, _parts(specs), endpoints, strict=True
+            )
         )
     except UsageError as error:
         raise pytest.UsageError(*str(error).splitlines()) from None
+
+
+def _replay_bench(
+    config: pytest.Config, requests: Sequence[SpecRequest], settings: Settings, events: LabEvents
+) -> Bench:
+    """Stored records under one spec: the one that was given, else the stored one."""
+    from pytest_tokenwatt.replay import replay_lab
+
+    _check_replay(requests, settings)
+    request = requests[0]
+    given = None if _absolute(settings.replays[0]) == request.path else _load_all(config, requests)[0]
+    try:
+        options = _options(config, settings, Deadline(settings.max_minutes), None, {})
+        options = replace(options, replays=settings.replays)
+        lab = replay_lab(given, options, events)
+        _check([lab.spec], settings)
+        return _bench(config, request, lab, next(_nodeids([request.path], config.rootpath)), settings)
+    except UsageError as error:
+        raise pytest.UsageError(*str(error).splitlines()) from None
+
+
+def _check_replay(requests: Sequence[SpecRequest], settings: Settings) -> None:
+    """What only a live run can do is refused, not ignored."""
+    live = {"--tokenwatt-endpoint": settings.endpoints, "--tokenwatt-quick": settings.quick}
+    live |= {"--tokenwatt-resume": settings.resume, "--tokenwatt-role": settings.role}
+    named = [option for option, value in live.items() if value]
+    if named:
+        raise pytest.UsageError(f"{', '.join(named)} cannot be used with --tokenwatt-replay, which starts no engine")
+    if len(requests) > 1:
+        raise pytest.UsageError("--tokenwatt-replay judges by one spec; name one")
+
+
+def _absolute(path: Path) -> Path:
+    return Path(os.path.abspath(path))  # noqa: PTH100 - as arguments are
 
 
 def shown(config: pytest.Config, path: Path) -> str:
@@ -146,10 +196,22 @@ def _open(
     deadline: Deadline,
     part: str | None,
     scorers: Mapping[str, Scorer],
+    endpoints: Mapping[str, str],
 ) -> Bench:
-    phases = tuple(each.key for each in by_phase(spec))
-    keys = tuple(key for key in phases if not settings.configs or key in settings.configs)
-    options = LabOptions(
+    options = replace(_options(config, settings, deadline, part, scorers), endpoints=endpoints)
+    return _bench(config, request, Lab(spec, options, events), nodeid, settings)
+
+
+def _endpoints(spec: Spec, attached: Spec) -> dict[str, str]:
+    """The endpoints that the command line gave, by configuration."""
+    pairs = zip(spec.configurations, attached.configurations, strict=True)
+    return {new.key: str(new.engine.endpoint) for old, new in pairs if old.engine != new.engine}
+
+
+def _options(
+    config: pytest.Config, settings: Settings, deadline: Deadline, part: str | None, scorers: Mapping[str, Scorer]
+) -> LabOptions:
+    return LabOptions(
         rootdir=config.rootpath,
         invocation=("pytest", *map(str, config.invocation_params.args)),
         out=settings.out,
@@ -159,10 +221,18 @@ def _open(
         reports=settings.reports,
         resume=settings.resume,
         scorers=scorers,
+        allow=allowed_names(settings.allow),
+        baselines=settings.baselines,
     )
-    lab = Lab(spec, options, events)
+
+
+def _bench(config: pytest.Config, request: SpecRequest, lab: AnyLab, nodeid: str, settings: Settings) -> Bench:
+    spec = lab.spec
+    phases = tuple(each.key for each in by_phase(spec))
+    keys = tuple(key for key in phases if not settings.configs or key in settings.configs)
     gates = sorted((gate for gate in lab.gates if gate.config in keys), key=lambda gate: keys.index(gate.config))
-    return Bench(request, spec, lab, nodeid, shown(config, request.path), phases, keys, tuple(gates))
+    saves = save_requests(settings.save_baselines, config.invocation_params.dir, spec)
+    return Bench(request, spec, lab, nodeid, shown(config, request.path), phases, keys, tuple(gates), saves)
 
 
 def _nodeids(paths: Sequence[Path], rootdir: Path) -> Iterator[str]:

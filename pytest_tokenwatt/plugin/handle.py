@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from pytest_tokenwatt.errors import EngineError, GateFailed, NotMeasured, TokenwattError, UsageError
+from pytest_tokenwatt.errors import EngineError, GateFailed, NothingRuns, NotMeasured, TokenwattError, UsageError
 from pytest_tokenwatt.plugin.bench import Bench
 from pytest_tokenwatt.plugin.verdicts import PASSING, MeasurementFailed, failure, file_properties
 from pytest_tokenwatt.records import GateResult, Verdict
@@ -74,7 +74,7 @@ class LabHandle:
     @property
     def baseline(self) -> Baseline:
         """The baseline of the spec. Raises ``NotMeasured`` when it has none."""
-        config = self.bench.spec.baseline
+        config = self.bench.lab.baseline_configuration()
         if config is None:
             raise NotMeasured("baseline", f"{self.bench.place} has no configuration with role baseline")
         return Baseline(LabHandle(self.bench, config, self._running))
@@ -154,6 +154,8 @@ class LabHandle:
         self._measuring()
         try:
             return self.bench.lab.engine(self._config.key)
+        except NothingRuns as error:
+            pytest.skip(str(error))
         except EngineError as error:
             raise MeasurementFailed(error, Verdict.INVALID) from None
 

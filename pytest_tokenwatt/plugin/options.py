@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 
 ROLES = ("baseline", "tuned", "other")
-LATER = "not available in this version"
+REPORTS = (".json", ".html", ".md")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,6 @@ class Option:
     metavar: str
     ini: Literal["paths", "path", "args", "bool", "string"]
     help: str
-    later: bool = False
 
     @property
     def flag(self) -> str:
@@ -50,12 +49,12 @@ OPTIONS = (
     Option("out", "PATH", "path", "run directory; a.json writes the run record there and the directory a/ beside it"),
     Option("plan", "", "bool", "print what would be started and measured, and for how long; start nothing"),
     Option("max-minutes", "N", "string", "refuse an estimate above it; behind it the remaining gates are inconclusive"),
-    Option("replay", "FILE", "paths", "judge stored records without an engine", later=True),
+    Option("replay", "FILE", "paths", "judge stored records, a run directory or a report; no engine (repeatable)"),
     Option("resume", "DIR", "path", "continue the run that was interrupted in DIR; empty or absent: start there"),
-    Option("baseline", "FILE", "paths", "stored records to compare with", later=True),
-    Option("save-baseline", "[KEY=]FILE", "args", "store a configuration's record after a passing run", later=True),
-    Option("allow-diff", "NAME", "args", "compare records although they differ in this", later=True),
-    Option("report", "FILE", "paths", "an extra copy of the lab report, as .json (repeatable)"),
+    Option("baseline", "FILE", "paths", "stored record to compare with; several give the spread (repeatable)"),
+    Option("save-baseline", "[KEY=]FILE", "args", "store a record to compare with, after a complete, passing run"),
+    Option("allow-diff", "NAME", "args", "compare records although they differ in this, as in driver (repeatable)"),
+    Option("report", "FILE", "paths", "an extra copy of the lab report: .json, .html or .md (repeatable)"),
     Option("title", "TEXT", "string", "title of the lab report"),
     Option("quick", "", "bool", "short windows and few repeats, to try a spec: the report is a draft"),
 )
@@ -76,16 +75,19 @@ class Settings:
     reports: tuple[Path, ...]
     title: str | None
     quick: bool
+    replays: tuple[Path, ...] = ()
+    baselines: tuple[Path, ...] = ()
+    save_baselines: tuple[str, ...] = ()
+    allow: frozenset[str] = frozenset()
 
 
 def add_options(parser: pytest.Parser) -> None:
     """Declare all options and their ini keys."""
     group = parser.getgroup("tokenwatt", "LLM serving gates (pytest-tokenwatt)")
     for option in OPTIONS:
-        text = f"{option.help} ({LATER})" if option.later else option.help
-        group.addoption(option.flag, dest=option.dest, help=text, **_argument(option))
+        group.addoption(option.flag, dest=option.dest, help=option.help, **_argument(option))
         ini = "paths" if option.ini == "path" else option.ini
-        parser.addini(option.dest, text, type=ini, default=False if ini == "bool" else None)
+        parser.addini(option.dest, option.help, type=ini, default=False if ini == "bool" else None)
 
 
 def _argument(option: Option) -> dict[str, Any]:
@@ -121,19 +123,21 @@ def read_settings(config: pytest.Config) -> Settings:
         reports=_reports(config),
         title=_text(config, "tokenwatt_title"),
         quick=_flag(config, "tokenwatt_quick"),
+        replays=replay_paths(config),
+        baselines=_paths(config, "tokenwatt_baseline"),
+        save_baselines=_texts(config, "tokenwatt_save_baseline"),
+        allow=frozenset(_texts(config, "tokenwatt_allow_diff")),
     )
+
+
+def replay_paths(config: pytest.Config) -> tuple[Path, ...]:
+    """The files and directories of ``--tokenwatt-replay``."""
+    return _paths(config, "tokenwatt_replay")
 
 
 def plan_only(config: pytest.Config) -> bool:
     """Whether ``--tokenwatt-plan`` is set."""
     return _flag(config, "tokenwatt_plan")
-
-
-def refuse_later(config: pytest.Config) -> None:
-    """Raise ``pytest.UsageError`` when an option of a later version is used: it must never be ignored silently."""
-    wanted = [each.flag for each in OPTIONS if each.later and (config.getoption(each.dest) or config.getini(each.dest))]
-    if wanted:
-        raise pytest.UsageError(*(f"{flag} is {LATER}" for flag in wanted))
 
 
 def _texts(config: pytest.Config, dest: str) -> tuple[str, ...]:
@@ -193,7 +197,5 @@ def _reports(config: pytest.Config) -> tuple[Path, ...]:
 
 def _report_problems(reports: tuple[Path, ...]) -> Iterator[str]:
     for path in reports:
-        if path.suffix in {".html", ".md"}:
-            yield f"--tokenwatt-report={path}: {path.suffix} is {LATER}; use .json"
-        elif path.suffix != ".json":
-            yield f"--tokenwatt-report={path}: unknown kind of report; use .json"
+        if path.suffix not in REPORTS:
+            yield f"--tokenwatt-report={path}: unknown kind of report; use one of {', '.join(REPORTS)}"

@@ -126,5 +126,5 @@ def _wanted(item: pytest.Item, bench: Bench) -> Iterator[str]:
     names = getattr(item, "fixturenames", ())
     if LIVE in names:
         yield handle.config.key
-    if CANDIDATE in names and bench.spec.baseline is not None:
+    if CANDIDATE in names and bench.spec.baseline is not None and not bench.lab.compares_with_stored:
         yield bench.spec.baseline.key

@@ -11,6 +11,7 @@ from pytest_tokenwatt.plugin.bench import Bench
 from pytest_tokenwatt.plugin.collect import GateItem
 from pytest_tokenwatt.plugin.live import encoding
 from pytest_tokenwatt.plugin.options import plan_only
+from pytest_tokenwatt.plugin.saving import Saving
 from pytest_tokenwatt.plugin.verdicts import FAILED, INCONCLUSIVE, INVALID, code_of, file_properties, settle
 
 _OURS = frozenset({pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED})
@@ -27,8 +28,9 @@ def judge(item: GateItem) -> None:
 class Outcome:
     """The hooks from a test's report to the end of the session."""
 
-    def __init__(self, config: pytest.Config, benches: tuple[Bench, ...]) -> None:
+    def __init__(self, config: pytest.Config, benches: tuple[Bench, ...], saving: Saving) -> None:
         self._config = config
+        self._saving = saving
         self._benches = benches
         self._codes: dict[tuple[str, str | None], int] = {}
         self._seen: set[int] = set()
@@ -88,7 +90,10 @@ class Outcome:
         for bench in self._benches:
             if bench.finished is not None:
                 writer.line()
-                writer.write(bench.finished.table(writer.fullwidth, writer.hasmarkup, encoding()))
+                verbosity = self._config.get_verbosity()
+                writer.write(bench.finished.table(writer.fullwidth, writer.hasmarkup, encoding(), verbosity))
+        for line in self._saving.lines:
+            terminalreporter.write_line(f"tokenwatt: {line}")
         for complaint in self._complaints:
             terminalreporter.write_line(f"tokenwatt: {complaint}", red=True)
 
@@ -100,6 +105,7 @@ class Outcome:
     def _finish(self, bench: Bench) -> None:
         try:
             bench.lab.finish()
+            self._saving.store(bench)
         except (TokenwattError, OSError) as error:
             self._complaints.append(f"{bench.place}: the report could not be written: {error}")
             self._seen.add(FAILED)
@@ -110,7 +116,15 @@ class Outcome:
     def _exit_code(self, session: pytest.Session, exitstatus: int | pytest.ExitCode) -> int | pytest.ExitCode:
         if not (session.shouldfail or session.shouldstop):
             self._note_idle()
+            self._note_undecided()
         return next((code for code in (FAILED, INVALID, INCONCLUSIVE) if code in self._seen), exitstatus)
+
+    def _note_undecided(self) -> None:
+        """A replay that decides nothing fails, whatever its undecided gates do to their tests."""
+        for bench in self._benches:
+            if bench.ran and bench.lab.decides_nothing:
+                self._complaints.append(f"{bench.place}: the replayed files decide none of its gates")
+                self._seen.add(FAILED)
 
     def _note_idle(self) -> None:
         """Fail a run in which nothing of an active spec ran: a green light that looked at nothing."""

@@ -48,7 +48,8 @@ class Provenance:
     ``recorded`` and ``finished`` are ISO instants with their offsets. ``driver`` is the accelerator driver's version,
     ``command`` the words that repeat the run, ``versions`` the software around the engine. ``endpoints`` are those that
     the command line gave instead of the spec's, by configuration; ``quick`` says that its short windows were applied.
-    ``interrupted`` says what ended the run early. ``None``: not known.
+    ``interrupted`` says what ended the run early. ``gates`` are the ids of all gates that the run had items for, kept
+    with a baseline. ``None``: not known.
     """
 
     recorded: str | None = None
@@ -62,3 +63,4 @@ class Provenance:
     endpoints: Mapping[str, str] = field(default_factory=dict)
     quick: bool = False
     interrupted: str | None = None
+    gates: tuple[str, ...] = ()

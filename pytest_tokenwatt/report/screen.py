@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import io
-import re
-import textwrap
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rich.console import Console, RenderableType
-from rich.padding import Padding
 from rich.rule import Rule
 from rich.text import Text
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+from pytest_tokenwatt.report.text import one_line
+from pytest_tokenwatt.report.wrap import shortened, wrapped
+
+LEAST_WIDTH = 40
+"""Columns below which nothing can be laid out; a terminal that claims fewer gets as many."""
 _SPOKEN = str.maketrans(
     {"·": "-", "×": "x", "±": "+/-", "−": "-", "–": "-", "—": "-", "…": "...", "≤": "<=", "≥": ">=", "→": "->"}
 )
@@ -20,43 +22,56 @@ _SPOKEN = str.maketrans(
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """What is written to: its width in columns, whether it shows colour, and its encoding."""
+    """What is written to: its width in columns, whether it shows colour, and its encoding.
+
+    Nothing is read of the environment: whoever owns the terminal knows what ``NO_COLOR`` and its kin ask for.
+    """
 
     width: int = 80
     color: bool = False
     encoding: str = "utf-8"
 
-    def text(self, words: str, style: str = "") -> Text:
+    @property
+    def columns(self) -> int:
+        """The width that lines are laid out for."""
+        return max(self.width, LEAST_WIDTH)
+
+    def spelt(self, words: str) -> str:
         """``words`` as they can be shown: on one line, without control codes, spelt out where letters are missing."""
-        line = _CONTROL.sub(" ", words).strip()
+        line = one_line(words)
         try:
             line.encode(self.encoding)
         except UnicodeEncodeError:
-            line = line.translate(_SPOKEN).encode(self.encoding, "replace").decode(self.encoding)
-        return Text(line, style=style)
+            return line.translate(_SPOKEN).encode(self.encoding, "replace").decode(self.encoding)
+        except LookupError:
+            return line.translate(_SPOKEN).encode("ascii", "replace").decode("ascii")
+        return line
+
+    def text(self, words: str, style: str = "") -> Text:
+        """``words`` as they can be shown."""
+        return Text(self.spelt(words), style=style)
 
     def title(self, words: str) -> Rule:
         """A line of ``=`` across the screen with ``words`` in its middle, cut when there is no room for them."""
-        room = max(self.width - 12, 12)
-        return Rule(self.text(textwrap.shorten(words, room, placeholder="..."), "bold"), characters="=", style="bold")
+        return Rule(Text(shortened(self.spelt(words), self.columns - 12), "bold"), characters="=", style="bold")
 
-    def hanging(self, words: str, *, lead: str = "", style: str = "", indent: int = 0) -> Padding:
+    def hanging(self, words: str, *, lead: str = "", style: str = "", indent: int = 0) -> Text:
         """A paragraph behind a coloured ``lead``; its further lines stand two columns in."""
-        head = self.text(lead, style)
-        paragraph = Text.assemble(head, " " if lead else "", self.text(words))
-        lines = paragraph.wrap(Console(file=io.StringIO()), max(self.width - indent - 2, 10))
-        return Padding(Text("\n  ").join(lines), (0, 0, 0, indent))
+        head = self.spelt(lead)
+        lines = wrapped(f"{head} {self.spelt(words)}", self.columns - indent - 2)
+        styled = _styled(lines, len(head.replace(" ", "")), style)
+        return Text(" " * indent) + Text("\n" + " " * (indent + 2)).join(styled)
 
     def line(self, words: str) -> str:
         """``words`` as one line, however long."""
-        return f"{self.text(words).plain}\n"
+        return f"{self.spelt(words)}\n"
 
     def render(self, *parts: RenderableType) -> str:
         """The parts below each other, each line ended, without trailing blanks."""
         file = io.StringIO()
         console = Console(
             file=file,
-            width=self.width,
+            width=self.columns,
             color_system="standard" if self.color else None,
             force_terminal=self.color,
             no_color=not self.color,
@@ -67,3 +82,13 @@ class Screen:
         for part in parts:
             console.print(part)
         return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
+
+
+def _styled(lines: Iterable[str], letters: int, style: str) -> Iterable[Text]:
+    """The lines with the first ``letters`` that are no blanks in ``style``: wrapping drops and adds only blanks."""
+    for line in lines:
+        head = 0
+        while letters and head < len(line):
+            letters -= line[head] != " "
+            head += 1
+        yield Text.assemble((line[:head], style), line[head:])

@@ -1,8 +1,38 @@
-"""Numbers in words, as sentences of the report show them."""
+"""Numbers, verdicts and foreign words as sentences of the report show them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from pytest_tokenwatt.records import Verdict
+
+_BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_UNSEEN = re.compile(r"[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
+"""Letters without a width, and those that turn the direction of what stands beside them."""
+_TORN = re.compile(r"[\ud800-\udfff]")
+_INFORMATIONAL = "informational"
+_ORDER = (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE, Verdict.PASS, Verdict.INFO)
+
+
+def one_line(words: str) -> str:
+    """``words`` on one line, without control codes and letters that cannot be seen or written."""
+    seen = _UNSEEN.sub("", _TORN.sub("\ufffd", words))
+    return _BREAKS.sub(" ", seen).strip()
+
+
+def counted(verdicts: Iterable[str]) -> str:
+    """How many gates have which verdict, the worst first: "1 fail, 2 inconclusive, 7 pass, 1 informational"."""
+    counts = Counter(verdicts)
+    names = [*(verdict.value for verdict in _ORDER), *sorted(set(counts) - set(_ORDER))]
+    told = [f"{counts[name]} {verdict_word(name)}" for name in names if counts[name]]
+    return ", ".join(told) or "no gate was judged"
+
+
+def verdict_word(verdict: str) -> str:
+    """A verdict as a word; the table's ``-`` is informational."""
+    return _INFORMATIONAL if verdict == Verdict.INFO else verdict
 
 
 def number(value: float) -> str:

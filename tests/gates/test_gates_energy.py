@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tokenwatt.gates.band import session_band_pct, session_energy_band_pct
+from pytest_tokenwatt.gates.comparable import Comparing
 from pytest_tokenwatt.gates.judge import judge
 from pytest_tokenwatt.records import (
     ConfigRecord,
@@ -255,10 +256,14 @@ def test_other_accelerators_are_not_compared(kind: str, limits: dict[str, float]
 
 
 @pytest.mark.parametrize(("kind", "limits"), [("energy", {"min": 0.5}), ("goodput", {"min": 0.5})])
-def test_other_power_limits_are_said_beside_the_ratio(kind: str, limits: dict[str, float]) -> None:
+def test_other_power_limits_are_not_compared_unless_allowed(kind: str, limits: dict[str, float]) -> None:
     base, tuned = of("baseline", energy(7.0), gpus=boards("H100")), of("tuned", energy(8.0), gpus=boards("H100", 500.0))
     result = judge(gate(kind, limits), tuned, base)
-    assert result.verdict is Verdict.PASS
-    assert result.text.endswith(", power limit 500 W against 700 W")
-    equal = judge(gate(kind, limits), of("tuned", energy(8.0), gpus=boards("H100", None)), base)
-    assert "power limit" not in equal.text
+    assert (result.verdict, codes(result)) == (Verdict.INVALID, ["power_limit_differs"])
+    assert "a power limit of 500 W, the baseline at 700 W; --tokenwatt-allow-diff=power_limit" in result.reasons[0].text
+    allowed = judge(gate(kind, limits), tuned, base, comparing=Comparing(frozenset({"power_limit"})))
+    assert allowed.verdict is Verdict.PASS
+    assert allowed.text.endswith(", although power limit differs")
+    unknown = judge(gate(kind, limits), of("tuned", energy(8.0), gpus=boards("H100", None)), base)
+    assert unknown.verdict is Verdict.PASS
+    assert "power limit" not in unknown.text

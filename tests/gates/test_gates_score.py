@@ -287,7 +287,7 @@ def test_a_missed_slo_is_no_fault_of_a_measurement(tmp_path: Path) -> None:
 def test_an_invalid_baseline_is_no_measure(tmp_path: Path) -> None:
     result, delta = scored(spec_of(tmp_path), measured("baseline", profiles={}))
     assert (result.verdict, delta.admitted) == (Verdict.INVALID, False)
-    assert (delta.reason or "").startswith("baseline_invalid: speed: ")
+    assert (delta.reason or "").startswith("baseline_invalid: speed, memory: ")
 
 
 def test_outputs_that_are_not_the_models_are_not_admitted(tmp_path: Path) -> None:

@@ -14,10 +14,11 @@ import pytest
 import pytest_tokenwatt.plugin
 import pytest_tokenwatt.plugin.active
 from pytest_tokenwatt.campaign.desk import Finished, LabEvents, LabOptions
+from pytest_tokenwatt.campaign.saving import Course, SaveRequest
 from pytest_tokenwatt.errors import Problem
 from pytest_tokenwatt.gates.catalog import list_gates
 from pytest_tokenwatt.records import DEFAULT_SCENARIO, GateResult, GateSpec, Reason, Verdict
-from pytest_tokenwatt.spec.model import Spec
+from pytest_tokenwatt.spec.model import Configuration, Spec
 
 SPEC = """\
 name: lab
@@ -99,6 +100,16 @@ class ScriptedLab:
 
     def last_phase_of(self, gate: GateSpec) -> str:
         return str(self._script("last-phase", {}).get(f"{gate.config}::{gate.gate}", gate.config))
+
+    compares_with_stored = False
+    decides_nothing = False
+
+    def baseline_configuration(self) -> Configuration | None:
+        return self.spec.baseline
+
+    def save_baselines(self, requests: Sequence[SaveRequest], course: Course) -> list[str]:
+        self._note("save", *(request.key for request in requests))
+        return [f"{len(requests)} saved, {course.deselected} deselected"]
 
     def measured_last(self, kinds: Iterable[str]) -> bool:
         return bool(self._script("after", False)) and bool(list(kinds))

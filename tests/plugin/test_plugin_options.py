@@ -18,19 +18,25 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Proje
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--tokenwatt-replay=a.json"], "--tokenwatt-replay is not available in this version"),
+        (["--tokenwatt-replay=a.json"], "*a.json: *no such file*"),
+        (
+            ["--tokenwatt-replay=a.json", "--tokenwatt-quick", "--tokenwatt-endpoint=http://127.0.0.1:1/v1"],
+            "--tokenwatt-endpoint, --tokenwatt-quick cannot be used with --tokenwatt-replay, which starts no engine",
+        ),
         (
             ["lab.yaml", "--tokenwatt-resume=runs", "--tokenwatt-out=runs"],
             "--tokenwatt-resume names the run directory already; leave out --tokenwatt-out",
         ),
-        (["lab.yaml", "--tokenwatt-baseline=b.json"], "--tokenwatt-baseline is not available in this version"),
+        (["lab.yaml", "--tokenwatt-save-baseline=b.txt"], "*a baseline is stored as JSON*"),
         (
-            ["lab.yaml", "--tokenwatt-save-baseline=b.json"],
-            "--tokenwatt-save-baseline is not available*",
+            ["lab.yaml", "--tokenwatt-save-baseline=tune=b.json"],
+            "*there is no configuration tune; did you mean tuned?*",
         ),
-        (["lab.yaml", "--tokenwatt-allow-diff=driver"], "--tokenwatt-allow-diff is not available in this version"),
-        (["lab.yaml", "--tokenwatt-report=a.html"], "*a.html: .html is not available in this version; use .json"),
-        (["lab.yaml", "--tokenwatt-report=a.txt"], "*a.txt: unknown kind of report; use .json"),
+        (
+            ["lab.yaml", "--tokenwatt-allow-diff=drivr"],
+            "*cannot be allowed to differ in 'drivr'; did you mean driver?*",
+        ),
+        (["lab.yaml", "--tokenwatt-report=a.txt"], "*a.txt: unknown kind of report; use one of .json, .html, .md"),
         (["--tokenwatt-plan"], "--tokenwatt-plan: there is no spec to plan; add --tokenwatt-spec=FILE"),
         (["lab.yaml", "--tokenwatt-max-minutes=soon"], "*'soon' is no number of minutes above 0"),
         (["lab.yaml", "--tokenwatt-max-minutes=0"], "*'0' is no number of minutes above 0"),

@@ -51,9 +51,30 @@ def test_the_wide_table_is_one_line_a_gate() -> None:
     )
 
 
+def test_the_table_of_the_contract() -> None:
+    gates = (
+        gate("baseline", "slo", "11.2 req/s, TTFT p99 340 ms", "<= 2000 ms"),
+        gate("tuned", "slo", "12.4 req/s, TPOT p99 43.7 ms", "<= 50 ms"),
+        gate("tuned", "goodput", "5057 tok/s, 1.106 [1.08, 1.13]", ">= 0.95"),
+        gate("tuned", "energy", "8.21 tok/J (+14.4 %)", "informational", Verdict.INFO),
+        gate("tuned", "accuracy", "-0.5 pt (200 items)", ">= -1.0 pt"),
+    )
+    path = "tokenwatt-runs/2026-11-30T12-00-00-quickstart/report.html"
+    assert render_table("FP8 KV cache vs BF16", gates, Screen(width=79), report=path) == (
+        "======================= tokenwatt: FP8 KV cache vs BF16 =======================\n"
+        "gate                value                           rule           verdict\n"
+        "baseline  slo       11.2 req/s, TTFT p99 340 ms     <= 2000 ms     pass\n"
+        "tuned     slo       12.4 req/s, TPOT p99 43.7 ms    <= 50 ms       pass\n"
+        "tuned     goodput   5057 tok/s, 1.106 [1.08, 1.13]  >= 0.95        pass\n"
+        "tuned     energy    8.21 tok/J (+14.4 %)            informational  -\n"
+        "tuned     accuracy  -0.5 pt (200 items)             >= -1.0 pt     pass\n"
+        f"report: {path}\n"
+    )
+
+
 def test_a_narrow_table_gives_value_and_rule_a_line_of_their_own() -> None:
     text = render_table("FP8", TWO, Screen(width=60))
-    assert "\ntuned goodput                               pass\n  5057 tok/s, 1.106 [1.08, 1.13] (>= 0.95)\n" in text
+    assert "\ntuned goodput               pass\n  5057 tok/s, 1.106 [1.08, 1.13] (>= 0.95)\n" in text
 
 
 @pytest.mark.parametrize("width", [40, 60, 66, 72, 80, 100, 140])

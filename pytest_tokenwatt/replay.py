@@ -1,0 +1,258 @@
+"""Judging stored records again: the same gates, report and values as of a live run, without an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pytest_tokenwatt.campaign.desk import Desk, Finished, LabEvents, LabOptions
+from pytest_tokenwatt.campaign.foreseen import compares
+from pytest_tokenwatt.campaign.kinds import EVERYTHING
+from pytest_tokenwatt.campaign.replaying import Merged, Named, merge, replayed_spec, with_roles
+from pytest_tokenwatt.errors import NothingRuns, NotMeasured, Problem, UsageError
+from pytest_tokenwatt.gates.catalog import list_gates
+from pytest_tokenwatt.gates.comparable import Comparing
+from pytest_tokenwatt.gates.decidable import asks_for, undecidable
+from pytest_tokenwatt.gates.judge import EXIT_FAIL, judge, not_stored
+from pytest_tokenwatt.records import ConfigRecord, GateResult, GateSpec, Reason
+from pytest_tokenwatt.records.stored import Provenance
+from pytest_tokenwatt.spec.load import load_spec
+from pytest_tokenwatt.spec.model import Spec
+from pytest_tokenwatt.store.replay.read import read_stored
+
+_NO_ENGINE = "a replay starts no engine: this needs a live one"
+
+
+class ReplayLab(Desk):
+    """Stored records under a spec's gates. Nothing is measured, and nothing is written before ``finish``.
+
+    ``gates`` are those that become items: what the records decide, and what the spec asks for and they do not.
+    ``undecided`` are the others with the reason, listed without an item.
+    """
+
+    def __init__(self, spec: Spec, merged: Merged, options: LabOptions, events: LabEvents) -> None:
+        super().__init__(spec, options, events)
+        self._merged = merged
+        order = {config.key: place for place, config in enumerate(spec.configurations)}
+        self._stored = {each.key: each for each in sorted(merged.records, key=lambda each: order[each.key])}
+        self._places = merged.places
+        self._missing: dict[str, Reason] = {}
+        self.undecided: tuple[tuple[GateSpec, Reason], ...] = ()
+        self._sort_gates()
+
+    # --- what the plugin asks of every lab
+
+    def preflight(self, selected: Sequence[GateSpec], also: Sequence[str] = ()) -> list[Problem]:  # noqa: ARG002
+        """What a reader must know of the files; nothing can go wrong later."""
+        return [Problem(str(self.spec.path), None, None, note, severity="warning") for note in self._merged.notes]
+
+    def minutes(self, selected: Sequence[GateSpec], also: Sequence[str] = ()) -> float:  # noqa: ARG002
+        """None: nothing is measured."""
+        return 0.0
+
+    def plan_text(self, selected: Sequence[GateSpec], *_: object, **__: object) -> str:
+        """What would be judged."""
+        lines = [f"{gate.config} {gate.gate}" for gate in selected]
+        return "\n".join(["a replay starts nothing; it judges", *(f"  - {line}" for line in lines), ""])
+
+    def select(
+        self, selected: Sequence[GateSpec], live_configs: Sequence[str] = (), kinds: frozenset[str] = EVERYTHING
+    ) -> None:
+        """Nothing depends on the selection."""
+
+    def last_phase_of(self, gate: GateSpec) -> str:
+        """There are no phases: every gate stands with its configuration."""
+        return gate.config
+
+    def measured_last(self, kinds: Iterable[str]) -> bool:  # noqa: ARG002
+        """Nothing is measured."""
+        return False
+
+    def engine(self, config: str) -> NoReturn:
+        """Raises ``NothingRuns``: the test is to be skipped."""
+        raise NothingRuns(_NO_ENGINE, where=config)
+
+    def leave(self, config: str | None) -> None:
+        """Nothing runs."""
+
+    def interrupted(self) -> None:
+        """Nothing is lost."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    # --- inside
+
+    def _sort_gates(self) -> None:
+        items: list[GateSpec] = []
+        others: list[tuple[GateSpec, Reason]] = []
+        for gate in list_gates(self.spec):
+            record = self._stored.get(gate.config)
+            if record is None:
+                continue
+            why = undecidable(gate, record, self._baseline_for(gate), self._records())
+            if why is None:
+                items.append(gate)
+            elif asks_for(self.spec, gate):
+                items.append(gate)
+                self._missing[f"{gate.config}::{gate.gate}"] = why
+            else:
+                others.append((gate, why))
+        self.gates, self.undecided = tuple(items), tuple(others)
+
+    def _judged(self, gate: GateSpec) -> GateResult:
+        why = self._missing.get(f"{gate.config}::{gate.gate}")
+        if why is not None:
+            return not_stored(gate, why)
+        others = self._results_beside(gate) if gate.kind == "score" else ()
+        candidate, baseline = self._record(gate.config), self._baseline_for(gate)
+        comparing = Comparing(allow=self._options.allow)
+        return judge(gate, candidate, baseline, self._records(), others, comparing=comparing)
+
+    def _baseline_for(self, gate: GateSpec) -> ConfigRecord | None:
+        base = self.spec.baseline
+        return None if not compares(gate) or base is None or gate.config == base.key else self._stored.get(base.key)
+
+    def _record(self, key: str) -> ConfigRecord:
+        if key not in self._stored:
+            raise NotMeasured(key, f"the replayed files hold {', '.join(self._stored)}")
+        return self._stored[key]
+
+    def _records(self) -> tuple[ConfigRecord, ...]:
+        return tuple(self._stored.values())
+
+    def _stored_baseline(self) -> ConfigRecord | None:
+        return None
+
+    def _measure_all(self) -> None:
+        """Nothing is measured."""
+
+    def _run_after(self) -> None:
+        """Nothing is measured."""
+
+    def _provenance(self) -> Provenance:
+        """That of the records, as far as they share it: a replay is the same report, judged again."""
+        made = [record.provenance for record in self._records()]
+        title = self._options.title or _shared(each.title for each in made) or self._merged.title
+        return Provenance(
+            recorded=max((each.recorded for each in made if each.recorded), default=None),
+            finished=max((each.finished for each in made if each.finished), default=None),
+            tool=_shared(each.tool for each in made),
+            driver=_shared(each.driver for each in made),
+            command=_shared(each.command for each in made) or self._options.invocation,
+            versions=_shared(each.versions for each in made) or {},
+            title=title,
+            interrupted=_shared(each.interrupted for each in made),
+        )
+
+    def _remarks(self) -> Sequence[str]:
+        named = ", ".join(f"{gate.config} {gate.gate}" for gate, _ in self.undecided)
+        listed = [f"Not decidable by what is stored, and therefore not judged: {named}"] if named else []
+        return (*self._merged.notes, *listed)
+
+    def _finish(self) -> Finished:
+        done = super()._finish()
+        report = {**done.report, "replayed": [run.name for run in self._replayed]}
+        if self._merged.status is not None:
+            report["status"] = self._merged.status
+        return replace(done, report=report, exit_code=EXIT_FAIL if self.decides_nothing else done.exit_code)
+
+    @property
+    def decides_nothing(self) -> bool:
+        """Whether no gate that was judged is decided by what is stored."""
+        return all(identity in self._missing for identity in self._results)
+
+    def _raw_dir(self) -> Path | None:
+        """That of the only path, if the raw files can lie there."""
+        if len(self._replayed) != 1:
+            return None
+        path = self._replayed[0]
+        return path if path.is_dir() else path.parent
+
+    def _files_of(self, key: str) -> Path | None:
+        return self._places.get(key)
+
+    @property
+    def _replayed(self) -> tuple[Path, ...]:
+        return self._options.replays
+
+
+def _shared(values: Iterable[Any]) -> Any:
+    """The value that all have, else ``None``."""
+    found = list(values)
+    return found[0] if found and all(value == found[0] for value in found) else None
+
+
+class _Quiet:
+    """Progress that nobody reads."""
+
+    def line(self, text: str) -> None:
+        """Let it go."""
+
+
+def open_replay(
+    paths: Sequence[Path],
+    *,
+    spec: Path | None = None,
+    allow: Sequence[str] = (),
+    baselines: Sequence[Path] = (),
+    title: str | None = None,
+    out: Path | None = None,
+    roles: Sequence[str] | None = None,
+) -> ReplayLab:
+    """The lab of stored files: run records, run directories, lab reports, submissions, results of other tools.
+
+    ``roles`` gives each path a role, whatever it was recorded as. Raises ``UsageError`` with one line for a file that
+    cannot be read and for files that do not go together.
+    """
+    options = LabOptions(
+        rootdir=Path.cwd(),
+        invocation=("python", "-m", "pytest_tokenwatt", "report", *map(str, paths)),
+        out=out,
+        title=title,
+        allow=frozenset(allow),
+        baselines=tuple(baselines),
+        replays=tuple(paths),
+    )
+    given = load_spec(spec) if spec is not None else None
+    return replay_lab(given, options, _Quiet(), roles=roles)
+
+
+def replay_lab(
+    given: Spec | None, options: LabOptions, events: LabEvents, *, roles: Sequence[str] | None = None
+) -> ReplayLab:
+    """The lab of ``options.replays`` under the spec that was ``given``, else the stored one. Raises ``UsageError``."""
+    runs = [Named(path, read_stored(path)) for path in options.replays]
+    if not runs:
+        raise UsageError("there is nothing to replay", remedy="name a run directory, a record or a report")
+    named = with_roles(runs, roles) if roles is not None else runs
+    merged = merge(named, given)
+    spec = _spec_of(given, merged, named[0].path)
+    return ReplayLab(_adapted(spec, merged.records), merged, options, events)
+
+
+def _spec_of(given: Spec | None, merged: Merged, path: Path) -> Spec:
+    if given is not None and given.configs is not None:
+        return given
+    place = given.path if given is not None else path
+    return replayed_spec(merged.raw, place, given)
+
+
+def _adapted(spec: Spec, records: Sequence[ConfigRecord]) -> Spec:
+    """As the live run's command line changed it."""
+    if any(record.provenance.quick for record in records):
+        spec = spec.quick()
+    for key, url in _endpoints(records):
+        if any(config.key == key for config in spec.configurations):
+            spec = spec.with_endpoint(key, url)
+    return spec
+
+
+def _endpoints(records: Sequence[ConfigRecord]) -> Iterator[tuple[str, str]]:
+    known: dict[str, str] = {}
+    for record in records:
+        given: Mapping[str, str] = record.provenance.endpoints
+        known.update(given)
+    yield from known.items()

@@ -1,0 +1,1 @@
+"""The figures of the page; each returns ``None`` where there is nothing to draw."""
