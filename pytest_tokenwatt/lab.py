@@ -31,9 +31,11 @@ from pytest_tokenwatt.campaign.kinds import (
     AGAIN,
     AUDIT,
     BEHIND_ALL,
+    BUDGET,
     DRIFT,
     EVERYTHING,
     LENGTH,
+    SCORE,
     TIMED,
     of_gates,
     with_implied,
@@ -132,6 +134,10 @@ class Lab(Desk):
         asked = kinds | set(of_gates(selected))
         if LENGTH in asked:
             asked |= {ACCURACY, DRIFT} if counts_drift_answers(self.spec) else {ACCURACY}
+        if SCORE in asked:
+            # A record is admitted when everything that its spec asks for is valid, and not only what it is made of.
+            blocks = {AUDIT: self.spec.audit, BUDGET: self.spec.budget}
+            asked |= {kind for kind, block in blocks.items() if block is not None}
         self._kinds = with_implied(asked)
         self._needed = self._keys_for(selected, live_configs)
 
@@ -286,6 +292,7 @@ class Lab(Desk):
             command=self._options.invocation,
             versions=_versions(),
             title=self._options.title,
+            spec_name=self.spec.name,
             endpoints=dict(self._options.endpoints),
             quick=self.spec.is_quick,
             interrupted=self._interrupted,

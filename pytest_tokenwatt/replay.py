@@ -7,20 +7,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+from pytest_tokenwatt.campaign.baselines import StoredReference, stored_baseline
 from pytest_tokenwatt.campaign.desk import Desk, Finished, LabEvents, LabOptions
 from pytest_tokenwatt.campaign.foreseen import compares
 from pytest_tokenwatt.campaign.kinds import EVERYTHING
 from pytest_tokenwatt.campaign.replaying import Merged, Named, merge, replayed_spec, with_roles
 from pytest_tokenwatt.errors import NothingRuns, NotMeasured, Problem, UsageError
 from pytest_tokenwatt.gates.catalog import list_gates
-from pytest_tokenwatt.gates.comparable import Comparing
+from pytest_tokenwatt.gates.comparable import Comparing, allowed_names
 from pytest_tokenwatt.gates.decidable import asks_for, undecidable
 from pytest_tokenwatt.gates.judge import EXIT_FAIL, judge, not_stored
-from pytest_tokenwatt.records import ConfigRecord, GateResult, GateSpec, Reason
+from pytest_tokenwatt.records import ConfigRecord, GateResult, GateSpec, Reason, SloBound
 from pytest_tokenwatt.records.stored import Provenance
 from pytest_tokenwatt.spec.load import load_spec
 from pytest_tokenwatt.spec.model import Spec
+from pytest_tokenwatt.store.baselines import read_baseline
 from pytest_tokenwatt.store.replay.read import read_stored
+from pytest_tokenwatt.store.tools.promise import under_slo
 
 _NO_ENGINE = "a replay starts no engine: this needs a live one"
 
@@ -36,8 +39,10 @@ class ReplayLab(Desk):
         super().__init__(spec, options, events)
         self._merged = merged
         order = {config.key: place for place, config in enumerate(spec.configurations)}
-        self._stored = {each.key: each for each in sorted(merged.records, key=lambda each: order[each.key])}
+        ordered = sorted(merged.records, key=lambda each: order[each.key])
+        self._stored = {each.key: under_slo(each, _bounds(spec, each.key)) for each in ordered}
         self._places = merged.places
+        self._reference = self._stored_reference()
         self._missing: dict[str, Reason] = {}
         self.undecided: tuple[tuple[GateSpec, Reason], ...] = ()
         self._sort_gates()
@@ -85,6 +90,13 @@ class ReplayLab(Desk):
 
     # --- inside
 
+    def _stored_reference(self) -> StoredReference | None:
+        """The stored baseline that counts: where none of the files is of one."""
+        files = [read_baseline(path) for path in self._options.baselines]
+        if not files or any(record.role == "baseline" for record in self._stored.values()):
+            return None
+        return stored_baseline(self.spec, files)
+
     def _sort_gates(self) -> None:
         items: list[GateSpec] = []
         others: list[tuple[GateSpec, Reason]] = []
@@ -108,14 +120,21 @@ class ReplayLab(Desk):
             return not_stored(gate, why)
         others = self._results_beside(gate) if gate.kind == "score" else ()
         candidate, baseline = self._record(gate.config), self._baseline_for(gate)
-        comparing = Comparing(allow=self._options.allow)
+        several = self._reference.baselines if self._reference is not None else ()
+        comparing = Comparing(allow=self._options.allow, baselines=several)
         return judge(gate, candidate, baseline, self._records(), others, comparing=comparing)
 
     def _baseline_for(self, gate: GateSpec) -> ConfigRecord | None:
         base = self.spec.baseline
-        return None if not compares(gate) or base is None or gate.config == base.key else self._stored.get(base.key)
+        if not compares(gate) or (base is not None and gate.config == base.key):
+            return None
+        if self._reference is not None or base is None:
+            return self._stored_baseline()
+        return self._stored.get(base.key)
 
     def _record(self, key: str) -> ConfigRecord:
+        if self._reference is not None and key == self._reference.record.key:
+            return self._reference.record
         if key not in self._stored:
             raise NotMeasured(key, f"the replayed files hold {', '.join(self._stored)}")
         return self._stored[key]
@@ -124,7 +143,7 @@ class ReplayLab(Desk):
         return tuple(self._stored.values())
 
     def _stored_baseline(self) -> ConfigRecord | None:
-        return None
+        return self._reference.record if self._reference is not None else None
 
     def _measure_all(self) -> None:
         """Nothing is measured."""
@@ -150,7 +169,8 @@ class ReplayLab(Desk):
     def _remarks(self) -> Sequence[str]:
         named = ", ".join(f"{gate.config} {gate.gate}" for gate, _ in self.undecided)
         listed = [f"Not decidable by what is stored, and therefore not judged: {named}"] if named else []
-        return (*self._merged.notes, *listed)
+        of_reference = self._reference.notes if self._reference is not None else ()
+        return (*self._merged.notes, *of_reference, *listed)
 
     def _finish(self) -> Finished:
         done = super()._finish()
@@ -177,6 +197,11 @@ class ReplayLab(Desk):
     @property
     def _replayed(self) -> tuple[Path, ...]:
         return self._options.replays
+
+
+def _bounds(spec: Spec, key: str) -> dict[str, tuple[SloBound, ...]]:
+    """The promises of a configuration by scenario: other tools' rates are judged by them."""
+    return {each.name: each.bounds for each in spec.configuration(key).scenarios}
 
 
 def _shared(values: Iterable[Any]) -> Any:
@@ -212,7 +237,7 @@ def open_replay(
         invocation=("python", "-m", "pytest_tokenwatt", "report", *map(str, paths)),
         out=out,
         title=title,
-        allow=frozenset(allow),
+        allow=allowed_names(allow),
         baselines=tuple(baselines),
         replays=tuple(paths),
     )
@@ -241,7 +266,10 @@ def _spec_of(given: Spec | None, merged: Merged, path: Path) -> Spec:
 
 
 def _adapted(spec: Spec, records: Sequence[ConfigRecord]) -> Spec:
-    """As the live run's command line changed it."""
+    """As the live run's command line and file name changed it."""
+    name = _shared(record.provenance.spec_name for record in records)
+    if name is not None and spec.raw.get("name") is None:
+        spec = spec.model_copy(update={"name": name})
     if any(record.provenance.quick for record in records):
         spec = spec.quick()
     for key, url in _endpoints(records):

@@ -1,4 +1,4 @@
-"""What comes behind the last configuration's phase: capped engines, reruns within a budget, and the baseline again."""
+"""What comes behind the last configuration's phase: capped engines, the baseline again, and reruns within a budget."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pytest_tokenwatt.campaign.ledger import blank_record
 from pytest_tokenwatt.campaign.order import partner_of, repeat_of_baseline
 from pytest_tokenwatt.campaign.phase import Phase
 from pytest_tokenwatt.campaign.session import Session
+from pytest_tokenwatt.metrics.speed import drift
 from pytest_tokenwatt.records import ConfigRecord, Reason
 from pytest_tokenwatt.spec.model import Configuration, Spec
 
@@ -60,8 +61,9 @@ class Aftermath:
     def run(self, records: Mapping[str, ConfigRecord], session: Session) -> Iterator[ConfigRecord]:
         """The records that this changes, each as soon as it is changed."""
         known = dict(records)
-        yield from self._cut(known, session)
+        yield from self._capped(known, session)
         yield from self._again(known, session)
+        yield from self._rerun(known, session)
 
     def audited_by(self, repeat: Phase, records: Iterable[ConfigRecord], session: Session) -> list[ConfigRecord]:
         """The records of the candidates with their audit by a configuration that is the baseline again."""
@@ -78,17 +80,31 @@ class Aftermath:
     def _configurations(self) -> Iterable[Configuration]:
         return (self.spec.configuration(key) for key in self.keys)
 
-    def _cut(self, known: dict[str, ConfigRecord], session: Session) -> Iterator[ConfigRecord]:
-        for configuration in self._configurations():
+    def _capped(self, known: dict[str, ConfigRecord], session: Session) -> Iterator[ConfigRecord]:
+        for configuration in self._configurations() if self.capped else ():
             record = known.get(configuration.key)
-            if record is None or record.invalid:
-                continue
-            if self.capped:
-                record = measure_capped(configuration, record, session)
-            if self.budgets and configuration.role != "baseline":
-                record = measure_budgets(configuration, record, session)
-            known[configuration.key] = record
-            yield record
+            if record is not None and not record.invalid:
+                known[configuration.key] = measure_capped(configuration, record, session)
+                yield known[configuration.key]
+
+    def _rerun(self, known: Mapping[str, ConfigRecord], session: Session) -> Iterator[ConfigRecord]:
+        drifts = self._drifts(known)
+        for configuration in self._candidates() if self.budgets else ():
+            record = known.get(configuration.key)
+            if record is not None and not record.invalid:
+                yield measure_budgets(configuration, record, session, drifts)
+
+    def _drifts(self, known: Mapping[str, ConfigRecord]) -> dict[str, float]:
+        """By profile, by how much the baseline's rate changed from its first start to its second."""
+        base = known.get(self.spec.baseline.key) if self.spec.baseline is not None else None
+        if base is None:
+            return {}
+        repeat = repeat_of_baseline(self.spec)
+        declared = known.get(repeat.key) if repeat is not None else None
+        again = base.again or (declared.profiles if declared is not None else {})
+        both = {name: (base.profiles[name], each) for name, each in again.items() if name in base.profiles}
+        alike = {name: pair for name, pair in both.items() if pair[0].load_sha256 == pair[1].load_sha256}
+        return {name: moved for name, pair in alike.items() if (moved := drift(*pair)) is not None}
 
     def _again(self, known: dict[str, ConfigRecord], session: Session) -> Iterator[ConfigRecord]:
         base = self.spec.baseline
@@ -98,8 +114,10 @@ class Aftermath:
         record = known.get(base.key, blank_record(base))
         if record.invalid:
             reason = Reason("baseline_invalid", "; ".join(map(str, record.invalid)))
-            yield from (without_audit(each, session, reason) for each in candidates)
+            known.update({each.key: without_audit(each, session, reason) for each in candidates})
+            yield from (known[each.key] for each in candidates)
             return
         profiles = self.repeats and bool(self.spec.profiles)
         changed = measure_again(base, record, candidates, session, profiles=profiles)
-        yield from (each for each in changed if each.key in known)
+        known.update({each.key: each for each in changed if each.key in known})
+        yield from (known[each.key] for each in changed if each.key in known)

@@ -44,14 +44,17 @@ def served_by(
 ) -> tuple[Served, ...] | Reason:
     """``picked`` of the kept requests that came to their own end, or why there are none.
 
-    A request whose answer is empty counts: that is what an audit looks for.
+    A request whose answer is empty counts: that is what an audit looks for. Fewer than half of ``picked`` speak for
+    those that came to their end only.
     """
     ended = [each for each in requests if each.phase == "measured" and each.index in kept and _answered(each)]
-    if not ended:
-        return Reason("no_outputs", "none of the requests that were to be looked at came to its end")
+    wanted = min(picked, len(kept))
+    if not ended or 2 * len(ended) < wanted:
+        text = f"{len(ended) or 'none'} of the {wanted} requests that were to be looked at came to their end"
+        return Reason("no_outputs", text)
     untold = sum(1 for each in ended if each.prompt_ids is None or (each.ok and each.output_ids is None))
     if untold:
-        text = f"of {untold} of {len(ended)} requests the server told no token ids (return_token_ids)"
+        text = f"the server told no token ids of {untold} of {len(ended)} requests (return_token_ids)"
         return Reason("no_token_ids", text)
     chosen = [ended[place] for place in sorted(spread(len(ended), picked))]
     return tuple(_served(each, ignore_eos) for each in chosen)

@@ -75,19 +75,20 @@ def _own_profiles(work: Work) -> dict[str, Profile]:
 
 
 def _later_phases(configurations: Sequence[Configuration], work: Work) -> Iterator[PhaseView]:
-    """Engines with a cut KV cache, then the baseline again."""
+    """Engines with a KV cache of a given size, the baseline again, and candidates within their budget."""
     after = Aftermath(work.spec, work.kinds, tuple(each.key for each in configurations))
     for configuration in configurations:
         if after.capped:
             capped = {name: each for name, each in work.spec.profiles.items() if each.kv_gib is not None}
             for name, profile in capped.items():
                 yield _cut_phase("capped", configuration, name, profile)
-        if after.budgets and configuration.role != "baseline":
-            for name, profile in _own_profiles(work).items():
-                yield _cut_phase("budget", configuration, name, profile.model_copy(update={"repeats": 1}))
     base = work.spec.baseline
     if after.second_start and base is not None:
         yield _again_phase(base, len(after.scored_later()), work)
+    for configuration in configurations:
+        if after.budgets and configuration.role != "baseline":
+            for name, profile in _own_profiles(work).items():
+                yield _cut_phase("budget", configuration, name, profile.model_copy(update={"repeats": 1}))
 
 
 def _cut_phase(kind: str, configuration: Configuration, name: str, profile: Profile) -> PhaseView:

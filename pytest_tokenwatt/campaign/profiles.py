@@ -33,6 +33,7 @@ _LEAST_FAILURES = 3
 CAPPED = "capped"
 """The start of an engine whose KV cache has the size that a profile asks for."""
 _AUDITED_STARTS = ("", CAPPED)
+_AT_DEATH = ("engine_died", "too_many_failures")
 _FAILED_SHARE = 0.1
 """A run with more failures than this share is given up; what is judged invalid is a smaller one."""
 
@@ -221,8 +222,9 @@ class _Side:
         found = profile_run(run, self._peaks.peaks, ignore_eos=site.configuration.engine.ignore_eos, label=plan.label)
         slow = self._peaks.too_slow
         death = site.engine.death()
+        # Requests to a dead engine fail faster than its death is noticed.
         invalid = tuple(
-            Reason(each.code, death) if each.code == "engine_died" and death else each for each in found.invalid
+            Reason("engine_died", death) if death and each.code in _AT_DEATH else each for each in found.invalid
         )
         return replace(
             found, requests_file=file, invalid=invalid, notes=(*found.notes, *([slow] if slow is not None else []))

@@ -144,6 +144,11 @@ def _unique(runs: Sequence[Named]) -> list[ConfigRecord]:
                 raise UsageError(what, where=str(named.path), remedy=remedy)
             known[record.key] = named.path
             records.append(record)
+    baselines = [record.key for record in records if record.role == "baseline"]
+    if len(baselines) > 1:
+        what = f"{' and '.join(baselines)} both have the role of the baseline"
+        remedy = "compare two of them with `python -m pytest_tokenwatt compare A B`, or give a spec with their keys"
+        raise UsageError(what, where=str(runs[0].path), remedy=remedy)
     return records
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pytest_tokenwatt.gates.audit import MISSING
 from pytest_tokenwatt.gates.speeds import profile_faults
 from pytest_tokenwatt.gates.stated import states
+from pytest_tokenwatt.gates.telling import gates_once
 from pytest_tokenwatt.records import ConfigRecord, GateResult, GoodputRecord, Reason, Verdict
 from pytest_tokenwatt.records.drift import DriftRecord
 
@@ -32,10 +33,7 @@ def admission_faults(record: ConfigRecord, results: Sequence[GateResult]) -> Ite
     for name, reason in dict.fromkeys(_measurements(record)):
         if not any(text.endswith(reason.text) for text in said):
             yield Reason(reason.code, f"{name}: {reason.text}")
-    shared: dict[Reason, list[str]] = {}
-    for result in invalid:
-        shared.setdefault(_first(result), []).append(result.gate)
-    yield from (Reason(why.code, f"{', '.join(gates)}: {why.text}") for why, gates in shared.items())
+    yield from gates_once({result.gate: _first(result) for result in invalid})
     for result in results:
         if result.gate == "audit" and _telling(result, Verdict.FAIL):
             yield Reason(AUDIT_FAILED, _first(result).text)

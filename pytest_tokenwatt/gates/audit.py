@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from pytest_tokenwatt.gates.finding import Finding, no_baseline, unusable
+from pytest_tokenwatt.gates.telling import said_once
 from pytest_tokenwatt.gates.wording import nats, nats_apart, number
 from pytest_tokenwatt.records import DEFAULT_SCENARIO, ConfigRecord, GateSpec, Reason, Verdict
 from pytest_tokenwatt.records.audit import AuditRecord
@@ -32,10 +33,10 @@ def judge_audit(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRecord 
     known = {name: audit for name in names if (audit := candidate.audits.get(name)) and audit.status == "audited"}
     broken = {name: reasons for name, audit in known.items() if (reasons := tuple(_broken(gate, name, audit)))}
     if not broken and (unknown or not known):
-        return unusable(unknown, rule)
+        return unusable(said_once(unknown), rule)
     worst = max(broken or known, key=lambda name: _gap(known[name]))
     verdict = Verdict.FAIL if broken else Verdict.PASS
-    reasons = (*(reason for each in broken.values() for reason in each), *unknown)
+    reasons = (*(reason for each in broken.values() for reason in each), *said_once(unknown))
     limit = float(gate.limits["max_gap_median"])
     text = f"{_text(worst, known, limit)}{_unlisted(gate, candidate)}"
     return Finding(verdict, text, rule, known[worst].gap_median, _UNIT, limit, reasons=reasons)

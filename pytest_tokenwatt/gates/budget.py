@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_tokenwatt.gates.finding import Finding, unusable
+from pytest_tokenwatt.gates.telling import said_once
 from pytest_tokenwatt.gates.wording import number
 from pytest_tokenwatt.records import ConfigRecord, GateSpec, Reason, Verdict
 from pytest_tokenwatt.records.profiles import BudgetRun
@@ -19,10 +20,10 @@ def judge_budget(gate: GateSpec, candidate: ConfigRecord) -> Finding:
     runs = {name: candidate.budgets[name] for name in names if name in candidate.budgets}
     sick = {name: run for name, run in runs.items() if run.healthy is False and not run.invalid}
     if not sick and (unknown or not runs):
-        return unusable(unknown or (Reason("not_measured", "the spec has no profile to run again"),), _RULE)
+        return unusable(said_once(unknown) or (Reason("not_measured", "the spec has no profile to run again"),), _RULE)
     healthy = len(runs) - len(sick)
     text = f"{healthy} of {len(names)} profiles healthy at {gate.limits['factor']:g} x peak"
-    reasons = (*(Reason("budget_unhealthy", _told(name, run)) for name, run in sick.items()), *unknown)
+    reasons = (*(Reason("budget_unhealthy", _told(name, run)) for name, run in sick.items()), *said_once(unknown))
     verdict = Verdict.FAIL if sick else Verdict.PASS
     return Finding(verdict, text, _RULE, float(healthy), "profiles", float(len(names)), reasons=reasons)
 

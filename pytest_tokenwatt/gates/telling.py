@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Mapping
 
 from pytest_tokenwatt.records import Reason
+
+_ABOUT = re.compile(r"(?:[\w.@-]+(?:, [\w.@-]+)*: )?(?:(?:candidate|baseline)(?: and baseline)?: )?")
+"""What a reason of several profiles or sides begins with."""
 
 
 def said_once(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
@@ -17,3 +21,13 @@ def said_once(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
         if named and name not in told:
             told.append(name)
     return tuple(Reason(code, f"{', '.join(told)}: {text}" if told else text) for (code, text), told in names.items())
+
+
+def gates_once(first: Mapping[str, Reason]) -> Iterator[Reason]:
+    """The first reason of each gate with its name: "memory: serve: …"; of one cause of several "memory, budget: …"."""
+    shared: dict[tuple[str, str], list[str]] = {}
+    for gate, reason in first.items():
+        shared.setdefault((reason.code, _ABOUT.sub("", reason.text, count=1)), []).append(gate)
+    for (code, cause), gates in shared.items():
+        text = first[gates[0]].text if len(gates) == 1 else cause
+        yield Reason(code, f"{', '.join(gates)}: {text}")

@@ -23,7 +23,8 @@ def amount(value: float, unit: str | None) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in per cent with two significant digits, never as a power of ten: 2.9, 0.004, 895."""
+    """A share in per cent with two significant digits, never as a power of ten: 2.9, 895, at least 0.01."""
+    share = max(share, 1e-4)
     return f"{100 * share:,.0f}" if share >= 0.1 else f"{100 * share:.2g}"
 
 

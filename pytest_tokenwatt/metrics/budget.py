@@ -39,13 +39,14 @@ def plan_budget(memory: PeakMemory, factor: float) -> Budget:
     return Budget(factor, budget_gib, kv_gib)
 
 
-def budget_run(budget: Budget, full: ProfileRecord, run: ProfileRun | None) -> BudgetRun:
+def budget_run(budget: Budget, full: ProfileRecord, run: ProfileRun | None, *, drift: float | None = None) -> BudgetRun:
     """The profile ``full`` against its ``run`` with the pool of ``budget``; no run where the budget is not known.
 
     Healthy: at least as many requests ran at once, none was preempted, and the rate is not below the full one by more
     than the error of one further run, 1 − e^−h with h = t(0.975, n − 1) · sd(log rates) · √(1 + 1/n) over the n full
-    runs. One broken condition suffices for ``False``; else one that is not known leaves ``None``, and a note says
-    which.
+    runs. The further run is on another engine start, and starts differ by more than repeats of one do: ``drift``,
+    |A′ − A| / A of the baseline's two starts, is added where it was measured, and is the error alone where n is 1. One
+    broken condition suffices for ``False``; else one that is not known leaves ``None``, and a note says which.
     """
     reasons: tuple[Reason, ...]
     if run is None:
@@ -53,7 +54,7 @@ def budget_run(budget: Budget, full: ProfileRecord, run: ProfileRun | None) -> B
     else:
         reasons = run.invalid
     full_running = _most([each.peaks.running for each in full.runs])
-    checks = () if run is None or reasons else tuple(_checks(full, full_running, run))
+    checks = () if run is None or reasons else tuple(_checks(full, full_running, run, drift))
     return BudgetRun(
         profile=full.name,
         factor=budget.factor,
@@ -75,7 +76,9 @@ def _verdict(held: Sequence[bool | None]) -> bool | None:
     return True if held and None not in held else None
 
 
-def _checks(full: ProfileRecord, full_running: float | None, run: ProfileRun) -> Iterator[tuple[bool | None, str]]:
+def _checks(
+    full: ProfileRecord, full_running: float | None, run: ProfileRun, drift: float | None
+) -> Iterator[tuple[bool | None, str]]:
     """Each condition: whether it held (``None``: not known), and what to say where it did not."""
     running, preempted = run.peaks.running, run.peaks.preemptions
     if running is None or full_running is None:
@@ -86,19 +89,20 @@ def _checks(full: ProfileRecord, full_running: float | None, run: ProfileRun) ->
         yield None, "whether requests were preempted is not known"
     else:
         yield preempted == 0, f"{preempted:g} preemptions"
-    yield _fast(full, run)
+    yield _fast(full, run, drift)
 
 
-def _fast(full: ProfileRecord, run: ProfileRun) -> tuple[bool | None, str]:
+def _fast(full: ProfileRecord, run: ProfileRun, drift: float | None) -> tuple[bool | None, str]:
     rate, value = full.output_tok_s, run.output_tok_s
     if rate is None or value is None:
         return None, "the output rate with or without the cut is not known"
     below = f"{value:.4g} tok/s, {rate:.4g} with the whole pool"
     if value >= rate:
         return True, below
-    error = _further_run_error(full.runs)
-    if error is None:
+    own = _further_run_error(full.runs)
+    if own is None and drift is None:
         return None, f"{below}; one run does not tell by how much another may be slower"
+    error = (own or 0.0) + (drift or 0.0)
     return value >= rate * (1.0 - error), f"{below}, {error:.1%} less would be within its error"
 
 

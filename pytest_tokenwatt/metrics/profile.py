@@ -17,7 +17,15 @@ from pytest_tokenwatt.metrics.held import held_share
 from pytest_tokenwatt.metrics.latency import e2e_from_send_s, failed, tpot_s, ttft_from_send_s
 from pytest_tokenwatt.metrics.percentiles import Sample
 from pytest_tokenwatt.metrics.window import MEASURED
-from pytest_tokenwatt.records import ClientHealth, ClosedPlan, ClosedRun, Reason, RequestRecord, WindowSpan
+from pytest_tokenwatt.records import (
+    ClientHealth,
+    ClosedPlan,
+    ClosedRun,
+    ErrorClass,
+    Reason,
+    RequestRecord,
+    WindowSpan,
+)
 from pytest_tokenwatt.records.profiles import EnginePeaks, ProfileRun
 
 MAX_FAILED_SHARE = 0.01
@@ -29,11 +37,10 @@ The gap between an answer's end and the next sending is the client's, whatever t
 larger share, and a note.
 """
 
-_DONE = "done"
+_DONE, _GIVEN_UP = "done", "too_many_failures"
 _STOPS = {
     "engine_died": "the engine died during this run",
     "deadline": "the run met its deadline before its last request had ended",
-    "too_many_failures": "too many requests failed, so that the run was given up",
 }
 
 
@@ -110,6 +117,10 @@ def _stopped(run: ClosedRun, span: WindowSpan | None) -> Iterator[Reason]:
     ended = "the run was stopped before its last request had ended"
     if run.stop == _DONE:
         yield Reason("cut_short", "no measured request was seen from its sending to its end")
+    elif run.stop == _GIVEN_UP:
+        broken = [record for record in run.requests if failed(record) and record.error is not ErrorClass.ABORTED]
+        told = f": {_told(broken)}" if broken else ""
+        yield Reason(run.stop, f"too many requests failed, so that the run was given up{told}")
     elif run.stop.isidentifier():
         yield Reason(run.stop, _STOPS.get(run.stop, ended))
     else:
@@ -120,10 +131,14 @@ def _failures(measured: Sequence[RequestRecord]) -> Iterator[Reason]:
     broken = [record for record in measured if failed(record)]
     if len(broken) <= MAX_FAILED_SHARE * len(measured):
         return
-    kinds = ", ".join(sorted({record.error.value if record.error else "no_tokens" for record in broken}))
-    example = next((f" ({record.error_message})" for record in broken if record.error_message), "")
     text = f"{len(broken)} of {len(measured)} requests failed, {MAX_FAILED_SHARE:.0%} is allowed"
-    yield Reason("requests_failed", f"{text}: {kinds}{example}")
+    yield Reason("requests_failed", f"{text}: {_told(broken)}")
+
+
+def _told(broken: Sequence[RequestRecord]) -> str:
+    """The kinds of failures, and what one server said."""
+    kinds = ", ".join(sorted({record.error.value if record.error else "no_tokens" for record in broken}))
+    return kinds + next((f" ({record.error_message})" for record in broken if record.error_message), "")
 
 
 def _concurrency_not_held(plan: ClosedPlan, held: float | None) -> Reason | None:

@@ -46,7 +46,7 @@ class Provenance:
     """When and by what a record was made, for whoever compares with it or judges it again later.
 
     ``recorded`` and ``finished`` are ISO instants with their offsets. ``driver`` is the accelerator driver's version,
-    ``command`` the words that repeat the run, ``versions`` the software around the engine. ``endpoints`` are those that
+    ``spec_name`` is what the spec was called, ``command`` the words that repeat the run, ``versions`` the software around the engine. ``endpoints`` are those that
     the command line gave instead of the spec's, by configuration; ``quick`` says that its short windows were applied.
     ``interrupted`` says what ended the run early. ``gates`` are the ids of all gates that the run had items for, kept
     with a baseline. ``None``: not known.
@@ -60,6 +60,7 @@ class Provenance:
     command: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     title: str | None = None
+    spec_name: str | None = None
     endpoints: Mapping[str, str] = field(default_factory=dict)
     quick: bool = False
     interrupted: str | None = None

@@ -75,6 +75,7 @@ def build_report(
         "schema": REPORT_SCHEMA,
         "gates": [_gate(gate) for gate in gates],
         "provenance": _provenance(spec, records, context),
+        "replayed": None,
     }
     if len(first.scenarios) > 1:
         report["scenarios"] = _scenarios(first)

@@ -94,6 +94,16 @@ def test_outputs_that_cannot_be_had_are_a_reason(requests: list[RequestRecord], 
     assert found.code == code
 
 
+@pytest.mark.parametrize(("ended", "enough"), [(2, False), (3, True)])
+def test_few_outputs_do_not_speak_for_those_that_never_ended(ended: int, enough: bool) -> None:
+    requests = [record(index, error=None if index < ended else ErrorClass.TIMEOUT) for index in range(6)]
+    served = served_by(requests, frozenset(range(6)), 6, ignore_eos=True)
+    if isinstance(served, Reason):
+        text = "2 of the 6 requests that were to be looked at came to their end"
+        assert served == Reason("no_outputs", text)
+    assert isinstance(served, tuple) is enough
+
+
 def test_an_interrupted_run_finds_its_outputs_again(tmp_path: Path) -> None:
     shelf = OutputShelf(2)
     path = tmp_path / file_name("tuned", run_name("rag"))

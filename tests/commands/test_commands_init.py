@@ -132,7 +132,7 @@ def test_the_gpus_that_a_server_computes_on_are_counted(
             board.set_processes(*pids)
         assert call(capsys, "init", "--endpoint", url).code == 0
     text = Path("tokenwatt.yaml").read_text(encoding="utf-8")
-    assert text.count("(the server uses it)") == 2, (text, pids)
+    assert text.count("(the server's): NVIDIA H100 80GB HBM3, 80 GiB, 300 W now, limit 700 W") == 2
     spec = load_spec(Path("tokenwatt.yaml"))
     assert (spec.model.tensor_parallel, [source.source for source in spec.power]) == (2, ["board"])
 

@@ -106,6 +106,22 @@ def test_one_full_run_does_not_tell_how_much_slower_another_may_be(rate: float, 
 
 
 @pytest.mark.parametrize(
+    ("rate", "drift", "whole", "healthy"),
+    [
+        (94.0, None, (99.0, 100.0, 101.0), False),
+        (94.0, 0.02, (99.0, 100.0, 101.0), True),
+        (94.0, 0.05, (100.0,), False),
+        (94.0, 0.07, (100.0,), True),
+    ],
+)
+def test_the_rerun_may_differ_by_as_much_as_two_starts_of_the_baseline(
+    rate: float, drift: float | None, whole: tuple[float, ...], healthy: bool
+) -> None:
+    peaks = EnginePeaks(running=32.0, preemptions=0.0)
+    assert budget_run(BUDGET, full(*whole), repeat(rate, peaks), drift=drift).healthy is healthy
+
+
+@pytest.mark.parametrize(
     ("running", "preemptions", "whole"), [(None, 0.0, 32.0), (32.0, None, 32.0), (32.0, 0.0, None)]
 )
 def test_what_is_not_known_is_not_healthy(

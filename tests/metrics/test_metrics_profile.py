@@ -222,5 +222,11 @@ def test_a_run_that_was_stopped_has_no_rate(stop: str, code: str) -> None:
     assert found.invalid[0].text
 
 
+def test_a_run_that_was_given_up_says_what_failed() -> None:
+    found = judged(replace(with_failures(closed_loop(), 3), stop="too_many_failures"))
+    text = "too many requests failed, so that the run was given up: http_status (HTTP 500)"
+    assert found.invalid[0] == Reason("too_many_failures", text)
+
+
 def test_a_stopped_run_is_invalid_even_with_a_window() -> None:
     assert codes(judged(replace(closed_loop(), stop="deadline"))) == ["deadline"]

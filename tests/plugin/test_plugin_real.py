@@ -32,7 +32,7 @@ def test_a_run_on_the_embedded_engine(pytester: pytest.Pytester, monkeypatch: py
     assert result.ret == 0
     result.assert_outcomes(passed=10)
     result.stdout.fnmatch_lines(
-        ["  baseline: *", "  tuned: *", "*= tokenwatt: *", "baseline *slo*pass*", "report: *run/report.json"]
+        ["  baseline: *", "  tuned: *", "*= tokenwatt: *", "baseline *slo*pass*", "report: *run/report.html"]
     )
     report = json.loads((pytester.path / "run/report.json").read_text(encoding="utf-8"))
     verdicts = {f"{gate['config']} {gate['gate']}": gate["verdict"] for gate in report["gates"]}

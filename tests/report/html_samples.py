@@ -131,7 +131,10 @@ def full_report() -> dict[str, Any]:
             gate("baseline", "slo", "pass", value=44.6, unit="ms", limit=50.0, error=None),
             gate("tuned", "energy", "-", mode="info", limit=None),
             gate(
-                "tuned", "goodput", "inconclusive", reasons=[{"code": "within_error", "text": "the sample cannot tell"}]
+                "tuned",
+                "goodput",
+                "inconclusive",
+                reasons=[{"code": "within_error", "text": "the ratio is within its error"}],
             ),
             gate("tuned", "kl", "invalid", reasons=[{"code": "nan", "text": "a position has no probability"}]),
             gate("tuned", "accuracy[gsm8k-5shot]", "fail", reasons=[{"code": "drop", "text": "it dropped 8 points"}]),

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from pytest_tokenwatt.gates.decidable import undecidable
 from pytest_tokenwatt.gates.judge import judge
 from pytest_tokenwatt.records import ConfigRecord, GateSpec, GoodputRecord, SloBound, Verdict
-from pytest_tokenwatt.store.tools.promise import judged_by, undecided
+from pytest_tokenwatt.store.tools.promise import judged_by, undecided, under_slo
 from pytest_tokenwatt.store.tools.read import read_tool_result
 
 
@@ -25,9 +27,9 @@ def record(name: str) -> GoodputRecord:
     return config(name).scenarios["default"]
 
 
-def verdict(name: str, found: GoodputRecord) -> Verdict | None:
+def verdict(name: str, found: GoodputRecord, bounds: Sequence[SloBound] = ()) -> Verdict | None:
     """The gate's verdict; ``None`` where it is not decidable."""
-    limits = {"at_rps": None, **{bound.name: bound.bound_ms for bound in found.slo}}
+    limits = {"at_rps": None, **{bound.name: bound.bound_ms for bound in bounds or found.slo}}
     gate = GateSpec(name, "slo", "slo", None, "default", "goodput", "enforce", "fail", None, limits)
     candidate = replace(config(name), scenarios={"default": found})
     return None if undecidable(gate, candidate, None) else judge(gate, candidate, None).verdict
@@ -107,3 +109,29 @@ def test_a_failing_higher_rate_is_the_bracket() -> None:
 
 def test_without_bounds_nothing_changes() -> None:
     assert judged("vllm-rate") == record("vllm-rate")
+
+
+@pytest.mark.parametrize(
+    ("bounds", "wanted"),
+    [
+        ((("ttft", 99.0, 50.0), ("tpot", 90.0, 10.0)), Verdict.PASS),
+        ((("ttft", 99.0, 5.0), ("tpot", 90.0, 10.0)), Verdict.FAIL),
+        ((("ttft", 99.0, 50.0), ("tpot", 98.0, 10.0)), None),
+        ((("ttft", 99.9, 50.0),), None),
+    ],
+)
+def test_a_single_rate_is_judged_by_a_spec_as_it_is(
+    bounds: tuple[tuple[str, float, float], ...], wanted: Verdict | None
+) -> None:
+    asked = [SloBound(*bound) for bound in bounds]
+    assert verdict("vllm-rate", record("vllm-rate"), asked) is wanted
+
+
+def test_only_several_rates_wait_for_a_specs_slo() -> None:
+    bounds = {"default": [SloBound("ttft", 90.0, 100.0)]}
+    several = under_slo(config("guidellm-rates"), bounds)
+    assert several.scenarios["default"] == judged("guidellm-rates", ("ttft", 90.0, 100.0))
+    assert under_slo(config("vllm-rate"), bounds) == config("vllm-rate")
+    assert under_slo(config("guidellm-rates"), {}) == config("guidellm-rates")
+    assert verdict("guidellm-rates", several.scenarios["default"]) is Verdict.PASS
+    assert verdict("guidellm-rates", record("guidellm-rates"), bounds["default"]) is None

@@ -64,15 +64,16 @@ def test_every_file_gives_one_configuration_and_a_spec_that_loads(path: Path, tm
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_nothing_passes_without_an_slo(path: Path) -> None:
+def test_no_file_brings_an_slo_or_goodput(path: Path) -> None:
     record = goodput(read(json.loads(path.read_text())))
-    assert (record.slo, record.slo_pass_count, record.repeats, record.goodput_tok_s) == ((), 0, 0, None)
+    assert (record.slo, record.goodput_tok_s) == ((), None)
+    assert record.slo_pass_count == record.repeats == (len(record.windows) == 1)
     assert not any(window.passes for window in record.windows)
 
 
 def test_other_files_are_no_result_of_a_tool() -> None:
-    for told in ({}, {"schema": "tokenwatt/1"}, {"benchmarks": []}, {"configs": [], "spec": {}}, {"results": {}}):
-        assert read_tool_result(told, Path("x.json")) is None
+    others: list[dict[str, Any]] = [{}, {"schema": "tokenwatt/1"}, {"benchmarks": []}, {"configs": [], "spec": {}}]
+    assert [read_tool_result(told, Path("x.json")) for told in others] == [None] * len(others)
 
 
 def test_a_rate_of_vllm_bench_serve() -> None:
@@ -134,7 +135,7 @@ def test_a_closed_loop_is_a_profile_and_decides_no_slo() -> None:
     profile = run.records[0].profiles["concurrency-8"]
     assert (profile.concurrency, profile.input_tokens, profile.output_tokens, profile.requests) == (8, 65, 16, 64)
     assert profile.output_tok_s == pytest.approx(1201.04587)
-    assert (profile.runs, profile.memory.peak_gib) == ((), None)
+    assert (len(profile.runs), profile.runs[0].requests, profile.memory.peak_gib) == (1, 64, None)
     assert (goodput(run).percentiles, goodput(run).windows, goodput(run).rate_rps) == ((), (), None)
     assert value(run, "ttft_p50_ms") == pytest.approx(10.5952375)
     assert "profiles" in run.spec
@@ -184,6 +185,19 @@ def test_guidellm_without_its_requests_has_no_tpot() -> None:
     assert not any(name.startswith("tpot") for name in goodput(run).figures)
     assert run.records[0].profiles["concurrency-4"].requests == 48
     assert any("weighted by tokens" in note for note in run.notes)
+
+
+@pytest.mark.parametrize(("highest", "rates"), [(12.0, [5.0, 15.0]), (10240.0, [])])
+def test_a_limit_of_guidellm_hides_waiting_only_where_latencies_count_from_sending(
+    highest: float, rates: list[float]
+) -> None:
+    told = content("guidellm-rates")
+    for benchmark in told["benchmarks"]:
+        benchmark["requests"] = {"successful": [], "errored": [], "incomplete": []}
+        benchmark["metrics"]["request_concurrency"] = {"total": {"max": highest}}
+    record = goodput(read(told))
+    assert [window.rate_rps for window in record.windows] == rates
+    assert not any(each.metric == "tpot" for window in record.windows for each in window.percentiles)
 
 
 def test_failed_requests_of_guidellm_are_infinite() -> None:
@@ -243,7 +257,8 @@ def test_an_older_aiperf_without_versions() -> None:
             metric.pop("sum", None)
     told["input_config"] = {"loadgen": {"request_rate": 15.0}, "endpoint": {"model_names": ["m"]}}
     run = read(told)
-    assert (goodput(run).rate_rps, value(run, "ttft_p99_ms")) == (15.0, pytest.approx(12.5138021))
+    assert goodput(run).rate_rps == 15.0
+    assert value(run, "ttft_p99_ms") == pytest.approx(12.5138021)
     assert value(run, "output_tok_s") is None
     assert any("tool's own tokenizer" in note for note in run.notes)
 

@@ -199,8 +199,8 @@ def _hardware(occasion: Occasion, pids: frozenset[int] | None) -> Iterator[str]:
     if not occasion.boards.gpus:
         yield from comment(f"no GPU: {occasion.boards.trouble or 'the driver lists none'}", lead="  # ", hanging="  ")
     for gpu in occasion.boards.gpus:
-        used = " (the server uses it)" if _uses(gpu, pids) else ""
-        yield from comment(f"{gpu.uuid}: {gpu}{used}", lead="  # ", hanging="  ")
+        used = " (the server's)" if _uses(gpu, pids) else ""
+        yield from comment(f"{gpu.uuid}{used}: {gpu}", lead="  # ", hanging="  ")
 
 
 def _uses(gpu: Gpu, pids: frozenset[int] | None) -> bool:

@@ -89,6 +89,12 @@ def draw(
     return Picture(name, _inline(buffer.getvalue(), name, title, description), caption)
 
 
+def note(axes: Axes, words: str, place: tuple[float, float], shift_pt: tuple[float, float], **look: Any) -> None:
+    """Words beside a place, ``shift_pt`` points away from it."""
+    look = {"fontsize": 10, "color": INK, **look}
+    axes.annotate(words, place, xytext=shift_pt, textcoords="offset points", annotation_clip=False, **look)
+
+
 def label(text: str) -> str:
     """A name from outside as a figure can hold it: one short line."""
     return shortened(" ".join(clean(text).split()), MOST_LETTERS)

@@ -44,7 +44,7 @@ class Mark:
     @property
     def dashes(self) -> tuple[float, ...]:
         """On and off lengths in points; empty for a solid line."""
-        return DASHES[self.number % len(DASHES)]
+        return DASHES[(self.number + self._round) % len(DASHES)]
 
     @property
     def linestyle(self) -> tuple[float, tuple[float, ...]]:
@@ -54,9 +54,14 @@ class Mark:
     @property
     def marker(self) -> str:
         """Matplotlib's letter of the marker."""
-        return MARKERS[self.number % len(MARKERS)]
+        return MARKERS[(self.number + 2 * self._round) % len(MARKERS)]
 
     @property
     def hatch(self) -> str:
         """Matplotlib's hatch for areas."""
-        return HATCHES[self.number % len(HATCHES)]
+        return HATCHES[(self.number + self._round) % len(HATCHES)]
+
+    @property
+    def _round(self) -> int:
+        """How often all colours were used up before."""
+        return self.number // len(SERIES)

@@ -190,7 +190,7 @@ def _notes(config: Fields, counted: _Tokens) -> Iterator[str]:
     yield "ITL is not covered: the tool has gaps between chunks, not tokens"
     if not counted.agree:
         told = f"{counted.own} output tokens by the tool's tokenizer, {counted.output} by the server"
-        yield f"{told}: the server's count is used, and TPOT is not covered"
+        yield f"{told}: the server's count is used, and TPOT is not covered without --use-server-token-count"
     elif not counted.served:
         yield "output tokens, and so TPOT, are by the tool's own tokenizer: the file has no count of the server"
     bounds = config.block("slos").data or config.block("input").block("goodput").data

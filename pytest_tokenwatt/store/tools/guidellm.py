@@ -19,6 +19,7 @@ from pytest_tokenwatt.store.tools.tool_run import FROM_SEND, Latency, ToolRun, T
 TOOL = "guidellm"
 _OPEN = ("constant", "poisson")
 _CLOSED = {"synchronous": "one request was in flight (closed loop)", "concurrent": "requests in flight were fixed"}
+_HELD = "the client may have held requests back at max_concurrency, which hides their waiting"
 _PERCENTILES = {"p50": 50.0, "p75": 75.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}
 _LATENCIES = {"ttft": ("time_to_first_token_ms", 1.0), "e2e": ("request_latency", 1e3)}
 
@@ -53,14 +54,15 @@ def _window(report: Fields, benchmark: Fields, sample: Mapping[str, Latency] | N
     strategy, metrics = _strategy(benchmark), benchmark.block("metrics")
     finished, failed, cut = _counts(benchmark)
     kind = strategy.text("type_") or "unknown"
-    rate_rps = positive(strategy, "rate") if kind in _OPEN else None
+    held = sample is None and _held_back(strategy, metrics)
+    rate_rps = positive(strategy, "rate") if kind in _OPEN and not held else None
     in_flight = {"synchronous": 1, "concurrent": strategy.count("streams")}.get(kind)
     at = f"@{rate_rps:g}" if rate_rps else f"@{in_flight}" if in_flight and kind == "concurrent" else ""
     return ToolWindow(
         label=f"{kind}{at}",
         rate_rps=rate_rps,
         in_flight=in_flight or None,
-        no_rate=None if rate_rps else _CLOSED.get(kind, f"the strategy {shown(kind)} offers no fixed rate"),
+        no_rate=None if rate_rps else _HELD if held else _CLOSED.get(kind, f"{shown(kind)} offers no fixed rate"),
         duration_s=positive(benchmark, "duration"),
         finished=finished,
         failed=failed,
@@ -71,6 +73,13 @@ def _window(report: Fields, benchmark: Fields, sample: Mapping[str, Latency] | N
         latencies=sample or _aggregates(metrics),
         load=_load(report, benchmark, strategy),
     )
+
+
+def _held_back(strategy: Fields, metrics: Fields) -> bool:
+    """Whether as many requests were in flight as the client allows; matters where latencies count from sending."""
+    limit = strategy.count("max_concurrency")
+    highest = metrics.block("request_concurrency").block("total").number("max")
+    return strategy.text("type_") in _OPEN and limit is not None and (highest is None or highest >= limit)
 
 
 def _counts(benchmark: Fields) -> tuple[int, int, int]:

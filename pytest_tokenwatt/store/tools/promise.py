@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pytest_tokenwatt.records import Figure, GoodputRecord, Percentile, Reason, SloBound, WindowResult
+from pytest_tokenwatt.records import ConfigRecord, Figure, GoodputRecord, Percentile, Reason, SloBound, WindowResult
+
+
+def under_slo(config: ConfigRecord, bounds: Mapping[str, Sequence[SloBound]]) -> ConfigRecord:
+    """A configuration with those of its scenarios under a spec's bounds that hold several rates of another tool.
+
+    Anything else is judged as it stands. ``bounds`` are by scenario.
+    """
+    open_ = [name for name, each in config.scenarios.items() if not each.slo and each.windows and not each.repeats]
+    if config.stored is None or not open_:
+        return config
+    judged = {name: judged_by(config.scenarios[name], bounds.get(name, ())) for name in open_}
+    return replace(config, scenarios={**config.scenarios, **judged})
 
 
 def judged_by(record: GoodputRecord, bounds: Sequence[SloBound]) -> GoodputRecord:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,13 +13,14 @@ from pytest_tokenwatt.records import (
     GoodputRecord,
     ServedIdentity,
 )
-from pytest_tokenwatt.records.profiles import PeakMemory, ProfileRecord
+from pytest_tokenwatt.records.profiles import ProfileRecord
 from pytest_tokenwatt.records.stored import Provenance, StoredFigures
 from pytest_tokenwatt.spec.builder import one_line
 from pytest_tokenwatt.store.replay.named import ROLES, config_entry, named
 from pytest_tokenwatt.store.rundir import file_part
 from pytest_tokenwatt.store.stored_run import StoredRun
-from pytest_tokenwatt.store.tools.tool_run import ToolRun, ToolWindow
+from pytest_tokenwatt.store.tools.closed_loop import closed_loop, load_hash
+from pytest_tokenwatt.store.tools.tool_run import ToolRun
 from pytest_tokenwatt.store.tools.windows import judged_window, window_figures
 
 _MAX_LABEL = 200
@@ -33,7 +32,9 @@ def stored_run(run: ToolRun, path: Path) -> StoredRun:
     key = file_part(_name(path))
     role = key if key in ROLES else "baseline"
     label = _plain(f"{run.tool}: {run.model}" if run.model else run.tool)
-    profiles = {profile.name: profile for profile in (_profile(run.tool, window) for window in run.windows) if profile}
+    profiles = {
+        profile.name: profile for profile in (closed_loop(run.tool, window) for window in run.windows) if profile
+    }
     notes = (*run.notes, *_unknown(run), *_loads(run))
     record = ConfigRecord(
         key=key,
@@ -67,10 +68,15 @@ def _plain(text: str) -> str:
 
 
 def _goodput(run: ToolRun, notes: tuple[str, ...]) -> GoodputRecord:
-    """The record without an SLO: tools keep none by percentiles, so that nothing passes until a spec brings one."""
+    """The record without an SLO, since tools keep none by percentiles.
+
+    A single rate was measured once, and there was no bound that it could miss: a spec that brings some decides by the
+    percentiles. Of several rates none counts until then (``promise.judged_by``).
+    """
     offered = [window for window in run.windows if window.rate_rps is not None]
     only = run.windows[0] if len(run.windows) == 1 else None
     windows = tuple(judged_window(run.tool, window) for window in offered)
+    measured = int(only is not None and bool(windows) and not only.invalid)
     return GoodputRecord(
         scenario=DEFAULT_SCENARIO,
         mode="fixed",
@@ -79,8 +85,8 @@ def _goodput(run: ToolRun, notes: tuple[str, ...]) -> GoodputRecord:
         goodput_tok_s=None,
         output_tok_s=only.output_tok_s if only and only.rate_rps else None,
         percentiles=windows[0].percentiles if only and windows else (),
-        slo_pass_count=0,
-        repeats=0,
+        slo_pass_count=measured,
+        repeats=measured,
         highest_passing_rps=None,
         lowest_failing_rps=None,
         bracket="fixed",
@@ -92,7 +98,7 @@ def _goodput(run: ToolRun, notes: tuple[str, ...]) -> GoodputRecord:
         notes=notes,
         windows=windows,
         figures=window_figures(only) if only else _several(run),
-        load_sha256=_load_hash(run.tool, only.load if only else _all_loads(run)),
+        load_sha256=load_hash(run.tool, only.load if only else _all_loads(run)),
     )
 
 
@@ -106,34 +112,6 @@ def _several(run: ToolRun) -> Mapping[str, Figure]:
 def _all_loads(run: ToolRun) -> Mapping[str, Any] | None:
     loads = [window.load for window in run.windows]
     return None if None in loads else {"loads": loads}
-
-
-def _load_hash(tool: str, load: Mapping[str, Any] | None) -> str | None:
-    if load is None:
-        return None
-    return hashlib.sha256(json.dumps({"tool": tool, "load": load}, sort_keys=True).encode()).hexdigest()
-
-
-def _profile(tool: str, window: ToolWindow) -> ProfileRecord | None:
-    """A closed loop whose every request finished is what a profile is; its lengths are the requests' means."""
-    tokens = (window.input_tokens, window.output_tokens)
-    whole = window.finished and not window.failed and not window.cut and not window.invalid
-    if window.in_flight is None or not whole or not all(tokens) or window.load is None:
-        return None
-    read, written = (max(1, round((each or 0) / window.finished)) for each in tokens)
-    why = f"{tool} reads no memory"
-    return ProfileRecord(
-        name=f"concurrency-{window.in_flight}",
-        concurrency=min(window.in_flight, window.finished),
-        input_tokens=read,
-        output_tokens=written,
-        requests=window.finished,
-        runs=(),
-        output_tok_s=window.output_tok_s,
-        memory=PeakMemory(missing=dict.fromkeys(("peak_gib", "weights_gib", "kv_gib", "other_gib"), why)),
-        load_sha256=_load_hash(tool, window.load) or "",
-        notes=(f"told by {tool}; token counts are means over {window.finished} requests",),
-    )
 
 
 def _spec(run: ToolRun, profiles: Mapping[str, ProfileRecord]) -> dict[str, Any]:
@@ -154,7 +132,7 @@ def _spec(run: ToolRun, profiles: Mapping[str, ProfileRecord]) -> dict[str, Any]
         "title": _plain(f"{run.tool}: {run.model}" if run.model else run.tool),
         **({"engine": {"model": model}} if model and model == run.model else {}),
         **({"sweep": {"rates": rates}, "measurement": {"repeats": 1}} if rates else {}),
-        **({"profiles": closed} if closed else {}),
+        **({"profiles": closed, "gates": {"memory": {"mode": "off"}}} if closed else {}),
     }
 
 

@@ -87,4 +87,5 @@ def shares(series: PowerSeries, reason: str, edges_s: Floats) -> Floats:
 
 def _counted(stamps: Iterable[array[float]], edges_s: Floats) -> Floats:
     counts = [np.histogram(np.array(each, dtype=np.float64), bins=edges_s)[0] for each in stamps]
-    return np.sum(counts, axis=0, dtype=np.float64)
+    total: Floats = np.sum(counts, axis=0, dtype=np.float64)
+    return total

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_tokenwatt.report.html.canvas import draw, label
+from pytest_tokenwatt.report.html.canvas import draw, label, note
 from pytest_tokenwatt.report.html.page import Page
 from pytest_tokenwatt.report.html.palette import INK, LIMIT, PAPER, SOFT
 from pytest_tokenwatt.report.html.parts import Picture
@@ -39,57 +39,52 @@ class Level:
     limit: bool = False
 
 
-def dot_picture(
-    page: Page,
-    *,
-    name: str,
-    title: str,
-    dots: Sequence[Dot],
-    axis: str,
-    unit: str,
-    caption: str,
-    from_zero: bool = False,
-    levels: Sequence[Level] = (),
-) -> Picture:
-    """Bars from zero, or dots around ``levels``; at most ``MOST_ROWS`` of them, the table has them all."""
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What the values are: the words at the axis, the unit, and whether they are bars from zero."""
+
+    axis: str
+    unit: str
+    from_zero: bool = False
+    levels: tuple[Level, ...] = ()
+
+
+def dot_picture(page: Page, name: str, title: str, dots: Sequence[Dot], scale: Scale, caption: str) -> Picture:
+    """Bars from zero, or dots around levels; at most ``MOST_ROWS`` of them, the table has them all."""
     shown = dots[:MOST_ROWS]
-    rows = range(len(shown))
 
     def paint(grid: Sequence[Axes]) -> None:
         axes = grid[0]
-        for level in levels:
-            color = LIMIT if level.limit else SOFT
-            axes.axvline(level.value, color=color, linewidth=1.3, linestyle=(0, (5, 3)) if level.limit else (0, (1, 2)))
-            axes.annotate(
-                level.name,
-                (level.value, 1),
-                xycoords=("data", "axes fraction"),
-                xytext=(0, 2),
-                textcoords="offset points",
-                color=color,
-                fontsize=9.5,
-                ha="center",
-                annotation_clip=False,
+        for level in scale.levels:
+            color, dashes = (LIMIT, (5.0, 3.0)) if level.limit else (SOFT, (1.0, 2.0))
+            axes.axvline(level.value, color=color, linewidth=1.3, linestyle=(0, dashes))
+            note(
+                axes, level.name, (level.value, 1), (0, 2), color=color, ha="center", xycoords=("data", "axes fraction")
             )
-        for row, dot in zip(rows, shown, strict=True):
-            _paint(page, axes, row, dot, bar=from_zero)
-        low, high = _range(shown, levels, from_zero=from_zero)
-        axes.set_xlim(low, high)
-        axes.set_ylim(len(shown) - 0.4, -0.6)
-        axes.set_yticks(rows, [label(dot.name) for dot in shown])
-        axes.tick_params(axis="y", length=0)
-        axes.grid(visible=False, axis="y")
-        axes.set_title(title, pad=20 if levels else 10)
-        axes.set_xlabel(axis)
+        for row, dot in enumerate(shown):
+            _paint(page, axes, row, dot, bar=scale.from_zero)
+        rows(axes, [dot.name for dot in shown])
+        axes.set_xlim(*_range(shown, scale))
+        axes.set_title(title, pad=20 if scale.levels else 10)
+        axes.set_xlabel(scale.axis)
         axes.locator_params(axis="x", nbins=6)
 
-    told = [
-        f"{dot.name}: {with_unit(dot.value, unit, digits=4)} {interval(dot.low, dot.high)}".rstrip() for dot in shown
-    ]
-    told += [f"Line at {level.name}: {with_unit(level.value, unit)}" for level in levels]
     more = f" The first {MOST_ROWS} of {len(dots)} are drawn." if len(dots) > MOST_ROWS else ""
-    height = 0.95 + ROW_IN * len(shown)
-    return draw(name, title, ". ".join(told) + ".", caption + more, paint, (height,))
+    return draw(name, title, _described(shown, scale), caption + more, paint, (0.95 + ROW_IN * len(shown),))
+
+
+def rows(axes: Axes, names: Sequence[str]) -> None:
+    """Names instead of numbers along the side, the first one on top."""
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.set_yticks(range(len(names)), [label(name) for name in names])
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+
+
+def _described(dots: Sequence[Dot], scale: Scale) -> str:
+    told = [f"{dot.name}: {with_unit(dot.value, scale.unit, digits=4)} {interval(dot.low, dot.high)}" for dot in dots]
+    told += [f"Line at {level.name}: {with_unit(level.value, scale.unit)}" for level in scale.levels]
+    return ". ".join(each.rstrip() for each in told) + "."
 
 
 def _paint(page: Page, axes: Axes, row: int, dot: Dot, *, bar: bool) -> None:
@@ -98,11 +93,11 @@ def _paint(page: Page, axes: Axes, row: int, dot: Dot, *, bar: bool) -> None:
         axes.barh(row, dot.value, height=0.55, color=mark.color, alpha=0.6, hatch=mark.hatch, edgecolor=PAPER)
     ends = [end for end in (dot.low, dot.high) if end is not None]
     if ends:
-        low, high = dot.low if dot.low is not None else dot.value, dot.high if dot.high is not None else dot.value
+        low, high = min(dot.value, *ends), max(dot.value, *ends)
         axes.errorbar(
-            [(low + high) / 2],
+            [dot.value],
             [row],
-            xerr=[[(high - low) / 2], [(high - low) / 2]],
+            xerr=[[dot.value - low], [high - dot.value]],
             fmt="none",
             ecolor=INK if bar else mark.color,
             elinewidth=1.8,
@@ -110,14 +105,13 @@ def _paint(page: Page, axes: Axes, row: int, dot: Dot, *, bar: bool) -> None:
         )
     if not bar:
         axes.plot([dot.value], [row], marker=mark.marker, markersize=8, color=mark.color, linestyle="none")
-    edge = max([dot.value, *ends])
-    axes.annotate(figure(dot.value), (edge, row), xytext=(7, 0), textcoords="offset points", va="center", fontsize=10)
+    note(axes, figure(dot.value), (max([dot.value, *ends]), row), (7, 0), va="center")
 
 
-def _range(dots: Sequence[Dot], levels: Sequence[Level], *, from_zero: bool) -> tuple[float, float]:
+def _range(dots: Sequence[Dot], scale: Scale) -> tuple[float, float]:
     """The axis: everything drawn, and room for the numbers on the right."""
     ends = [end for dot in dots for end in (dot.value, dot.low, dot.high) if end is not None]
-    ends += [level.value for level in levels]
-    low, high = (min(0.0, *ends) if from_zero else min(ends)), max(ends)
+    ends += [level.value for level in scale.levels] + ([0.0] if scale.from_zero else [])
+    low, high = min(ends), max(ends)
     width = (high - low) or abs(high) or 1.0
-    return (low if from_zero and low == 0 else low - 0.08 * width), high + 0.2 * width
+    return (low if scale.from_zero and low == 0 else low - 0.08 * width), high + 0.2 * width

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_tokenwatt.report.html.canvas import draw, label
+from pytest_tokenwatt.report.html.canvas import draw, label, note
 from pytest_tokenwatt.report.html.material import PowerSeries, Probe
 from pytest_tokenwatt.report.html.page import Page
 from pytest_tokenwatt.report.html.palette import BAND, FAIL, LIMIT, SOFT
@@ -97,16 +97,8 @@ def _levels(axes: Axes, series: PowerSeries, top_w: float) -> None:
     for name, watts, color in levels:
         if watts is not None and 0 < watts <= top_w:
             axes.axhline(watts, color=color, linewidth=1.1, linestyle=(0, (5, 3)))
-            axes.annotate(
-                f"{name} {figure(watts)} W",
-                (0.995, watts),
-                xycoords=("axes fraction", "data"),
-                ha="right",
-                xytext=(0, 3),
-                textcoords="offset points",
-                color=color,
-                fontsize=9.5,
-            )
+            words, place = f"{name} {figure(watts)} W", (0.995, watts)
+            note(axes, words, place, (0, 3), color=color, ha="right", xycoords=("axes fraction", "data"))
 
 
 def _strip(axes: Axes, series: PowerSeries, reasons: Sequence[str], bins: Binned, unit_s: float) -> None:

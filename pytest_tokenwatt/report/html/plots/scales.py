@@ -24,7 +24,7 @@ def plain_log(axes: Axes, which: str, values: Sequence[float]) -> None:
         low, high = middle / 1.6, middle * 1.6
     # Above the topmost value there is room for a word.
     low, high = low / 1.15, high * (1.35 if which == "y" else 1.15)
-    ticks = _ticks(low, high)
+    ticks = ticks_between(low, high)
     axis = axes.yaxis if which == "y" else axes.xaxis
     (axes.set_yscale if which == "y" else axes.set_xscale)("log")
     (axes.set_ylim if which == "y" else axes.set_xlim)(low, high)
@@ -32,7 +32,8 @@ def plain_log(axes: Axes, which: str, values: Sequence[float]) -> None:
     axes.minorticks_off()
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def ticks_between(low: float, high: float) -> list[float]:
+    """Round numbers between two positive ones, at most ``MOST_TICKS``; at least one within a factor of 2."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for steps in _STEPS:
         ticks = [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]

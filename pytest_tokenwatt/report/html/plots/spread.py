@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_tokenwatt.report.html.canvas import draw
-from pytest_tokenwatt.report.html.material import LatencySample, Serving
+from pytest_tokenwatt.report.html.canvas import draw, note
+from pytest_tokenwatt.report.html.material import Bound, LatencySample, Serving
 from pytest_tokenwatt.report.html.page import Page
 from pytest_tokenwatt.report.html.palette import LIMIT, SOFT
 from pytest_tokenwatt.report.html.parts import Picture
@@ -25,39 +25,22 @@ _WORDS = {"ttft": "Time to first token (TTFT)", "tpot": "Time per output token (
 
 def spread_picture(page: Page, scenario: str, metric: str, served: Sequence[Serving]) -> Picture | None:
     """Latency in ms against the share of requests, one curve a configuration."""
-    drawn = [(each, each.samples[metric]) for each in served if metric in each.samples and each.samples[metric].n]
+    drawn = [(each, each.samples[metric]) for each in served if metric in each.samples]
     drawn = [(each, sample) for each, sample in drawn if len(sample.values_ms)]
     if not drawn:
         return None
-    curves = {each.config: quantiles(sample) for each, sample in drawn}
-    bounds = [bound for each, _ in drawn for bound in each.slo if bound.metric == metric]
+    bound = next((bound for each, _ in drawn for bound in each.slo if bound.metric == metric), None)
+    curves = [(page.mark(each.config), *quantiles(sample)) for each, sample in drawn]
 
     def paint(grid: Sequence[Axes]) -> None:
         axes = grid[0]
-        for config, (values, shares) in curves.items():
-            mark = page.mark(config)
-            axes.step(values, 100 * shares, where="post", color=mark.color, linestyle=mark.linestyle)
-        for bound in bounds[:1]:
-            axes.axvline(bound.bound_ms, color=LIMIT, linewidth=1.4, linestyle=(0, (5, 3)))
-            axes.annotate(
-                f"SLO {figure(bound.bound_ms)} ms",
-                (bound.bound_ms, 0.02),
-                xycoords=("data", "axes fraction"),
-                xytext=(-4, 2),
-                textcoords="offset points",
-                ha="right",
-                color=LIMIT,
-                fontsize=10,
-            )
-            axes.axhline(bound.percentile, color=SOFT, linewidth=0.9, linestyle=(0, (1, 2)))
-        plain_log(
-            axes,
-            "x",
-            [
-                *(float(v) for values, _ in curves.values() for v in (values[0], values[-1])),
-                *(bound.bound_ms for bound in bounds[:1]),
-            ],
-        )
+        for mark, values_ms, shares in curves:
+            axes.step(values_ms, 100 * shares, where="post", color=mark.color, linestyle=mark.linestyle)
+        ends = [float(end) for _, values_ms, _ in curves for end in (values_ms[0], values_ms[-1])]
+        if bound is not None:
+            _promise(axes, bound)
+            ends.append(bound.bound_ms)
+        plain_log(axes, "x", ends)
         axes.set_ylim(0, 102)
         axes.set_yticks([0, 25, 50, 75, 100])
         axes.set_title(_WORDS[metric])
@@ -65,7 +48,16 @@ def spread_picture(page: Page, scenario: str, metric: str, served: Sequence[Serv
         axes.set_ylabel("requests at least as fast, %")
 
     title = f"Distribution of {metric.upper()}, scenario {scenario}"
-    return draw(f"spread-{page.scenarios.index(scenario)}-{metric}", title, _described(drawn), _caption(drawn), paint)
+    name = f"spread-{page.scenarios.index(scenario)}-{metric}"
+    return draw(name, title, _described(drawn), _caption(drawn, bound), paint)
+
+
+def _promise(axes: Axes, bound: Bound) -> None:
+    """Where the curve of a configuration that keeps the promise has to pass: left of one line, above the other."""
+    axes.axvline(bound.bound_ms, color=LIMIT, linewidth=1.4, linestyle=(0, (5, 3)))
+    axes.axhline(bound.percentile, color=SOFT, linewidth=0.9, linestyle=(0, (1, 2)))
+    words, place = f"SLO {figure(bound.bound_ms)} ms", (bound.bound_ms, 0.02)
+    note(axes, words, place, (-4, 2), color=LIMIT, ha="right", xycoords=("data", "axes fraction"))
 
 
 def quantiles(sample: LatencySample) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -84,7 +76,7 @@ def quantiles(sample: LatencySample) -> tuple[NDArray[np.float64], NDArray[np.fl
     return values[places], (places + 1) / sample.n
 
 
-def _caption(drawn: Sequence[tuple[Serving, LatencySample]]) -> str:
+def _caption(drawn: Sequence[tuple[Serving, LatencySample]], bound: Bound | None) -> str:
     told = []
     for each, sample in drawn:
         parts = [counted(sample.n, "request")]
@@ -95,7 +87,7 @@ def _caption(drawn: Sequence[tuple[Serving, LatencySample]]) -> str:
         if sample.open:
             parts.append(f"{sample.open:,} still running were left out")
         told.append(f"{each.config}: {', '.join(parts)}")
-    dotted = " Dotted line: the percentile that the SLO names." if any(each.slo for each, _ in drawn) else ""
+    dotted = "" if bound is None else f" Dotted line: {bound.percentile:g} %, the share that the SLO names."
     thinned = any(len(sample.values_ms) > MOST_STEPS for _, sample in drawn)
     how = (
         f" Each curve is drawn through at most {MOST_STEPS} of its requests, the slowest among them." if thinned else ""

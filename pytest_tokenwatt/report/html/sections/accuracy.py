@@ -8,7 +8,7 @@ from typing import Any
 from pytest_tokenwatt.report.html.access import at, mapping, mappings, number, pair, reasons, text
 from pytest_tokenwatt.report.html.page import Page
 from pytest_tokenwatt.report.html.parts import Cell, Part, Pictures, Section, figures, present, table
-from pytest_tokenwatt.report.html.plots.dots import Dot, Level, dot_picture
+from pytest_tokenwatt.report.html.plots.dots import Dot, Level, Scale, dot_picture
 from pytest_tokenwatt.report.html.words import figure, interval, with_unit
 
 OUTCOMES = ("correct", "wrong", "unparseable", "truncated", "failed")
@@ -41,16 +41,9 @@ def _figure(page: Page, told: list[Told]) -> Part | None:
     ]
     if not dots:
         return None
-    picture = dot_picture(
-        page,
-        name="accuracy",
-        title="Accuracy against the baseline",
-        dots=dots,
-        axis="change, points",
-        unit="points",
-        levels=[Level("no change", 0.0), *_thresholds(page)],
-        caption="Candidate less baseline on the same items; whisker: 95 % interval, where single answers are stored.",
-    )
+    scale = Scale("change, points", "points", levels=(Level("no change", 0.0), *_thresholds(page)))
+    caption = "Candidate less baseline on the same items; whisker: 95 % interval, where single answers are stored."
+    picture = dot_picture(page, "accuracy", "Accuracy against the baseline", dots, scale, caption)
     return Pictures((picture,))
 
 

@@ -10,7 +10,7 @@ from pytest_tokenwatt.report.html.material import PowerSeries
 from pytest_tokenwatt.report.html.page import Page
 from pytest_tokenwatt.report.html.parts import Cell, Line, Part, Picture, Pictures, Section, figures, present, table
 from pytest_tokenwatt.report.html.plots.bins import Binned, binned
-from pytest_tokenwatt.report.html.plots.dots import Dot, dot_picture
+from pytest_tokenwatt.report.html.plots.dots import Dot, Scale, dot_picture
 from pytest_tokenwatt.report.html.plots.power import highest_w, power_picture
 from pytest_tokenwatt.report.html.words import counted, figure, interval, with_unit
 
@@ -89,16 +89,9 @@ def joules(page: Page) -> Section | None:
     dots = [dot for key, config in page.named() for dot in _dots(key, config)]
     if not dots:
         return None
-    picture = dot_picture(
-        page,
-        name="joules",
-        title="Tokens per joule",
-        dots=dots,
-        axis="tokens within the SLO per joule",
-        unit="tok/J",
-        from_zero=True,
-        caption="Bar: tokens of requests within the SLO per joule; whisker: 95 % interval, where repeats tell one.",
-    )
+    scale = Scale("tokens within the SLO per joule", "tok/J", from_zero=True)
+    caption = "Bar: tokens of requests within the SLO per joule; whisker: 95 % interval, where repeats tell one."
+    picture = dot_picture(page, "joules", "Tokens per joule", dots, scale, caption)
     rows = [_row(key, config) for key, config in page.named()]
     head = ("Configuration", "Tokens per joule", "95 % interval", "All output tokens", "Energy", "Power", "Source")
     return Section(

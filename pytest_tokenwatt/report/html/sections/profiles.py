@@ -7,8 +7,8 @@ from typing import Any
 
 from pytest_tokenwatt.report.html.access import mapping, number, pair, reasons, text
 from pytest_tokenwatt.report.html.page import Page
-from pytest_tokenwatt.report.html.parts import Cell, Part, Pictures, Section, figures, present, table
-from pytest_tokenwatt.report.html.plots.dots import Dot, Level, dot_picture
+from pytest_tokenwatt.report.html.parts import Cell, Part, Picture, Pictures, Section, figures, present, table
+from pytest_tokenwatt.report.html.plots.dots import Dot, Level, Scale, dot_picture
 from pytest_tokenwatt.report.html.plots.memory import Split, memory_picture
 from pytest_tokenwatt.report.html.words import figure, interval, with_unit
 
@@ -26,7 +26,7 @@ def _names(page: Page, block: str) -> list[str]:
     return list(dict.fromkeys(name for config in page.configs for name in mapping(config, block)))
 
 
-def _speed_figure(page: Page) -> Any:
+def _speed_figure(page: Page) -> Picture | None:
     dots = [
         Dot(f"{name} {key}", key, value, *pair(config, "intervals", "speeds", name))
         for name in _names(page, "speeds")
@@ -35,16 +35,9 @@ def _speed_figure(page: Page) -> Any:
     ]
     if not dots:
         return None
-    return dot_picture(
-        page,
-        name="speed",
-        title="Speed against the baseline",
-        dots=dots,
-        axis="output tok/s, candidate over baseline",
-        unit="times the baseline",
-        levels=[Level("baseline", 1.0)],
-        caption="Output tokens per second of each closed-loop profile over the baseline's; whisker: 95 % interval.",
-    )
+    scale = Scale("output tok/s, candidate over baseline", "times the baseline", levels=(Level("baseline", 1.0),))
+    caption = "Output tokens per second of each closed-loop profile over the baseline's; whisker: 95 % interval."
+    return dot_picture(page, "speed", "Speed against the baseline", dots, scale, caption)
 
 
 def _splits(page: Page) -> list[Split]:

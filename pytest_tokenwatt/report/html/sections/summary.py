@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_tokenwatt.report.html.access import at, mapping, number, pair, text
 from pytest_tokenwatt.report.html.page import Page
-from pytest_tokenwatt.report.html.parts import Cell, Part, Section, present, table, words
+from pytest_tokenwatt.report.html.parts import Cell, Part, Section, figures, present, table, words
 from pytest_tokenwatt.report.html.words import NOT_KNOWN, figure, interval, percentile_name, with_unit
 
 Config = Mapping[str, Any]
@@ -16,7 +16,7 @@ Config = Mapping[str, Any]
 
 def summary(page: Page) -> Section | None:
     """The table of figures, one column a configuration, and the subject of the run."""
-    parts = present([_figures(page), _subject(page)])
+    parts = present([_figures(page), _scores(page), _subject(page)])
     return Section("summary", "Summary", parts) if parts else None
 
 
@@ -94,8 +94,36 @@ def _kl(config: Config) -> Told:
 
 def _score(config: Config) -> Told:
     result = mapping(config, "submission", "result")
-    tier = text(result, "quality", "tier") or text(result, "tier")
+    tier = text(result, "quality", "tier")
     return figure(number(result, "score"), digits=4), f"tier {tier}" if tier else ""
+
+
+def _scores(page: Page) -> Part | None:
+    told = [(key, mapping(config, "submission", "result")) for key, config in page.named()]
+    rows = [(Cell(key), *_leaderboard(result)) for key, result in told if result]
+    head = (
+        "Configuration",
+        "Efficiency gain",
+        "Drift",
+        "Score",
+        "Standard error",
+        "Tier",
+        "Admitted",
+        "Qualified",
+        "Why",
+    )
+    return table("Leaderboard figures", head, rows)
+
+
+def _leaderboard(result: Config) -> tuple[Cell, ...]:
+    names = ("efficiency_gain", "drift", "score", "score_se")
+    numbers = figures(figure(number(result, name), digits=4) for name in names)
+    answers = words(*(_yes_or_no(at(result, name)) for name in ("admitted", "qualified")))
+    return (*numbers, Cell(text(result, "quality", "tier")), *answers, Cell(text(result, "reason")))
+
+
+def _yes_or_no(answer: Any) -> str:
+    return {True: "yes", False: "no"}[answer] if isinstance(answer, bool) else "not decided"
 
 
 def _subject(page: Page) -> Part | None:
