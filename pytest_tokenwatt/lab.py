@@ -242,8 +242,7 @@ class Lab(Desk):
             self._run_after()
         baseline, candidate = self._baseline_for(gate), self._record(gate.config)
         others = self._results_beside(gate) if gate.kind == "score" else ()
-        several = self._reference.baselines if self._reference is not None and self._compares_stored else ()
-        comparing = Comparing(allow=self._options.allow, baselines=several)
+        comparing = Comparing(allow=self._options.allow, baselines=self._stored_baselines())
         return judge(gate, candidate, baseline, self._records(), others, comparing=comparing)
 
     def _measure_all(self) -> None:
@@ -277,6 +276,9 @@ class Lab(Desk):
 
     def _stored_baseline(self) -> ConfigRecord | None:
         return self._reference.record if self._reference is not None and self._compares_stored else None
+
+    def _stored_baselines(self) -> tuple[ConfigRecord, ...]:
+        return self._reference.baselines if self._reference is not None and self._compares_stored else ()
 
     def _remarks(self) -> Sequence[str]:
         return self._reference.notes if self._reference is not None and self._compares_stored else ()

@@ -100,7 +100,7 @@ class ReplayLab(Desk):
     def _sort_gates(self) -> None:
         items: list[GateSpec] = []
         others: list[tuple[GateSpec, Reason]] = []
-        for gate in list_gates(self.spec):
+        for gate in list_gates(self.spec, self._records()):
             record = self._stored.get(gate.config)
             if record is None:
                 continue
@@ -120,8 +120,7 @@ class ReplayLab(Desk):
             return not_stored(gate, why)
         others = self._results_beside(gate) if gate.kind == "score" else ()
         candidate, baseline = self._record(gate.config), self._baseline_for(gate)
-        several = self._reference.baselines if self._reference is not None else ()
-        comparing = Comparing(allow=self._options.allow, baselines=several)
+        comparing = Comparing(allow=self._options.allow, baselines=self._stored_baselines())
         return judge(gate, candidate, baseline, self._records(), others, comparing=comparing)
 
     def _baseline_for(self, gate: GateSpec) -> ConfigRecord | None:
@@ -144,6 +143,9 @@ class ReplayLab(Desk):
 
     def _stored_baseline(self) -> ConfigRecord | None:
         return self._reference.record if self._reference is not None else None
+
+    def _stored_baselines(self) -> tuple[ConfigRecord, ...]:
+        return self._reference.baselines if self._reference is not None else ()
 
     def _measure_all(self) -> None:
         """Nothing is measured."""

@@ -229,6 +229,10 @@ class Desk(Measured):
             notes=(*caveats(self.spec, records, interrupted=made.interrupted), *self._remarks()),
         )
 
+    def _stored_baselines(self) -> tuple[ConfigRecord, ...]:
+        """All runs of a stored baseline; empty when it is measured in this session."""
+        return ()
+
     def _remarks(self) -> Sequence[str]:
         """Further lines below the table."""
         return ()
@@ -247,19 +251,20 @@ class Desk(Measured):
 
     def _context(self, records: Sequence[ConfigRecord], made: Provenance) -> ReportContext:
         scenario, base = self.spec.configurations[0].scenarios[0].name, self._stored_baseline()
+        several = self._stored_baselines()
         return ReportContext(
             generated=_instant(made.recorded) or self._started,
             finished=_instant(made.finished),
             command=made.command,
             versions=made.versions,
-            variance_band_pct=session_band_pct(records, scenario),
-            energy_band_pct=session_energy_band_pct(records, scenario),
+            variance_band_pct=session_band_pct(records, scenario, several),
+            energy_band_pct=session_energy_band_pct(records, scenario, several),
             accuracy=accuracy_deltas(self.spec, records, base),
             lengths=length_deltas(self.spec, records, base),
             drift=drift_deltas(self.spec, records, base),
-            speeds=speed_deltas(self.spec, records, base),
-            memories=memory_deltas(self.spec, records, base),
-            scores=score_deltas(self.spec, records, tuple({**self._beside, **self._results}.values()), base),
+            speeds=speed_deltas(self.spec, records, base, several),
+            memories=memory_deltas(self.spec, records, base, several),
+            scores=score_deltas(self.spec, records, tuple({**self._beside, **self._results}.values()), base, several),
             title=made.title,
             interrupted=made.interrupted,
             baseline=base,

@@ -13,9 +13,14 @@ QUALIFYING = ("accuracy", "speed", "memory", "length", "precision")
 """Kinds of gates that a configuration with a score must pass, in the order in which a reason names them."""
 
 
-def is_scored(spec: Spec, record: ConfigRecord) -> bool:
-    """Whether a configuration has a score: by the spec, or because its record is one of a leaderboard."""
-    return spec.score is not None or states(record).source == SUBMISSION
+def is_submission(record: ConfigRecord | None) -> bool:
+    """Whether a record is one of a leaderboard, which states the mean drop over its suites and no suite."""
+    return record is not None and states(record).source == SUBMISSION
+
+
+def is_scored(spec: Spec, record: ConfigRecord | None) -> bool:
+    """Whether a configuration has a score: by the spec, or because its record is a submission."""
+    return spec.score is not None or is_submission(record)
 
 
 def counts_drift_answers(spec: Spec) -> bool:

@@ -31,7 +31,7 @@ def judge_audit(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRecord 
         return unusable((Reason("not_measured", f"nothing of {candidate.key} was timed, so there is no output"),), rule)
     unknown = [reason for name in names for reason in _faults(name, candidate)]
     known = {name: audit for name in names if (audit := candidate.audits.get(name)) and audit.status == "audited"}
-    broken = {name: reasons for name, audit in known.items() if (reasons := tuple(_broken(gate, name, audit)))}
+    broken = {name: reasons for name, audit in known.items() if (reasons := tuple(beyond_limits(gate, name, audit)))}
     if not broken and (unknown or not known):
         return unusable(said_once(unknown), rule)
     worst = max(broken or known, key=lambda name: _gap(known[name]))
@@ -80,7 +80,8 @@ def _named(name: str, reasons: tuple[Reason, ...]) -> tuple[Reason, ...]:
     return tuple(Reason(reason.code, f"{name}: {reason.text}") for reason in reasons)
 
 
-def _broken(gate: GateSpec, name: str, audit: AuditRecord) -> Iterator[Reason]:
+def beyond_limits(gate: GateSpec, name: str, audit: AuditRecord) -> Iterator[Reason]:
+    """Which of its limits an audited run breaks."""
     gap, ratio, limits = audit.gap_median, audit.length_ratio, gate.limits
     if gap is not None and gap > limits["max_gap_median"]:
         shown = nats_apart(gap, limits["max_gap_median"])

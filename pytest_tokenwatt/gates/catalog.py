@@ -6,9 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_tokenwatt.gates.asked import counts_drift_answers, is_scored, score_limits, speed_profiles, suite_sizes
+from pytest_tokenwatt.gates.asked import (
+    counts_drift_answers,
+    is_scored,
+    is_submission,
+    score_limits,
+    speed_profiles,
+    suite_sizes,
+)
 from pytest_tokenwatt.gates.figures import figure_needs
-from pytest_tokenwatt.gates.stated import SUBMISSION, states
 from pytest_tokenwatt.records import DEFAULT_SCENARIO, ConfigRecord, GateSpec
 from pytest_tokenwatt.spec.model import Configuration, GateBlock, KeyPath, Rule, Scenario, Spec, Suite
 
@@ -171,18 +177,13 @@ class _Lister:
                 origin = listed if self.spec.line(*listed) is not None else ("accuracy",)
                 limits = self._suite_limits(suite)
                 yield from self._gate("accuracy", needs="accuracy", param=suite.title, limits=limits, origin=origin)
-        if self.relative and (len(suites) > 1 or self._submitted()):
+        if self.relative and (len(suites) > 1 or is_submission(self.stored.get(self.config.key))):
             limits = {
                 "max_mean_drop_pts": self.config.gates.accuracy.max_mean_drop_pts,
                 "suites": suite_sizes(self.spec),
                 "tiers": dict(self.spec.score.tiers) if self.spec.score is not None else {},
             }
             yield from self._gate("accuracy", needs="accuracy", param="mean", limits=limits, origin=("accuracy",))
-
-    def _submitted(self) -> bool:
-        """Whether the configuration's record is a submission, which states the mean drop of its suites only."""
-        record = self.stored.get(self.config.key)
-        return record is not None and states(record).source == SUBMISSION
 
     def _suite_limits(self, suite: Suite) -> dict[str, Any]:
         return {
@@ -264,8 +265,7 @@ class _Lister:
             yield from self._gate("precision", needs="contract", limits={"declared": self.config.precision})
 
     def _score(self, listed: Sequence[GateSpec]) -> Iterator[GateSpec]:
-        record = self.stored.get(self.config.key)
-        if self.relative and (self.spec.score is not None or (record is not None and is_scored(self.spec, record))):
+        if self.relative and is_scored(self.spec, self.stored.get(self.config.key)):
             limits = score_limits(self.spec, self.config, listed)
             yield from self._gate("score", needs="score", limits=limits, origin=("score",))
 

@@ -11,7 +11,7 @@ from pytest_tokenwatt.gates.budget import judge_budget
 from pytest_tokenwatt.gates.comparable import Comparing, allowed_remark, levelled, other_machine
 from pytest_tokenwatt.gates.drift import judge_kl, judge_perplexity
 from pytest_tokenwatt.gates.energy import judge_energy
-from pytest_tokenwatt.gates.finding import NOT_STORED, Finding, unusable
+from pytest_tokenwatt.gates.finding import Finding, unusable
 from pytest_tokenwatt.gates.identity import identical_twin
 from pytest_tokenwatt.gates.length import judge_length
 from pytest_tokenwatt.gates.memory import judge_memory
@@ -154,8 +154,3 @@ def exit_code(results: Iterable[GateResult]) -> int:
         return EXIT_INVALID
     undecided = any(r.verdict is Verdict.INCONCLUSIVE and r.on_inconclusive == "fail" for r in judged)
     return EXIT_INCONCLUSIVE if undecided else EXIT_PASS
-
-
-def decides(results: Iterable[GateResult]) -> bool:
-    """Whether any verdict rests on stored figures; a replay of which none does has failed."""
-    return any(all(reason.code != NOT_STORED for reason in result.reasons) for result in results)

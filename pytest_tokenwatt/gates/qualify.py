@@ -135,12 +135,14 @@ def score_parts(
 def _decisive(needed: Sequence[str], candidate: ConfigRecord, results: Sequence[GateResult]) -> list[str]:
     """The gates that a record must pass: one that only states its figures decides by those that it has.
 
-    Of several gates of one kind (suites and their mean) one must be decided, so that none is lost with its figures.
+    Of several gates of one kind (suites and their mean) one must be decided, so that none is lost with its figures. An
+    audit that is not stored leaves open whether the outputs are the model's.
     """
     absent = {result.gate for result in results if any(reason.code == NOT_STORED for reason in result.reasons)}
+    needed = [*needed, *absent.intersection(("audit",))]
     decided = {gate.partition("[")[0] for gate in needed if gate not in absent}
     if candidate.stored is None:
-        return list(needed)
+        return needed
     return [gate for gate in needed if gate not in absent or gate.partition("[")[0] not in decided]
 
 

@@ -13,11 +13,12 @@ from pytest_tokenwatt.gates.between import peaks_gib, rates, widened
 from pytest_tokenwatt.gates.comparable import incomparable, other_hardware, other_machine, other_profile, unlike
 from pytest_tokenwatt.gates.finding import baseline_fault
 from pytest_tokenwatt.gates.stated import COUNTED_AS_0, counted_as_0, lacks_error, stated_mean_ratio, stated_ratio
+from pytest_tokenwatt.gates.telling import why_no_peak
 from pytest_tokenwatt.metrics.goodput import goodput_ratio_error
 from pytest_tokenwatt.metrics.memory import memory_gain, memory_saved
 from pytest_tokenwatt.metrics.speed import error_source, geometric_mean, smallest_change, speed_ratio
 from pytest_tokenwatt.records import ConfigRecord, Reason
-from pytest_tokenwatt.records.profiles import MemoryDelta, PeakMemory, ProfileRecord, Ratio, SpeedDelta
+from pytest_tokenwatt.records.profiles import MemoryDelta, ProfileRecord, Ratio, SpeedDelta
 from pytest_tokenwatt.spec.model import Spec
 from pytest_tokenwatt.spec.traffic import ONLINE_SLO
 
@@ -234,22 +235,9 @@ def _gain(
     ours, theirs = candidate.profiles[name].memory, baseline.profiles[name].memory
     found = memory_gain(ours, theirs)
     if found.value is None:
-        return replace(found, missing=_why_no_peak(ours, theirs) or found.missing)
+        return replace(found, missing=why_no_peak(ours, theirs) or found.missing)
     nulls = (f"peak_memory.{name}.error", f"anchor_peak_memory.{name}.error")
     return stated_ratio(widened(found, peaks_gib(name, baselines), 0.5), f"memories.{name}", candidate, *nulls)
-
-
-def _why_no_peak(ours: PeakMemory, theirs: PeakMemory) -> str:
-    """Why a peak is not known, once where it is the same on both sides; empty when both are known."""
-    sides = {"candidate": ours, "baseline": theirs}
-    told = {
-        side: memory.missing.get("peak_gib", "the peak is not known")
-        for side, memory in sides.items()
-        if memory.peak_gib is None
-    }
-    if len(told) == 2 and len(set(told.values())) == 1:
-        return f"candidate and baseline: {told['baseline']}"
-    return "; ".join(f"{side}: {why}" for side, why in told.items())
 
 
 # --- what cannot be compared

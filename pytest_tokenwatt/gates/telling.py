@@ -1,4 +1,4 @@
-"""Reasons that several profiles or gates share, each said once."""
+"""Reasons that several profiles, sides or gates share, each said once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from pytest_tokenwatt.records import Reason
+from pytest_tokenwatt.records.profiles import PeakMemory
 
 _ABOUT = re.compile(r"(?:[\w.@-]+(?:, [\w.@-]+)*: )?(?:(?:candidate|baseline)(?: and baseline)?: )?")
 """What a reason of several profiles or sides begins with."""
@@ -31,3 +32,16 @@ def gates_once(first: Mapping[str, Reason]) -> Iterator[Reason]:
     for (code, cause), gates in shared.items():
         text = first[gates[0]].text if len(gates) == 1 else cause
         yield Reason(code, f"{', '.join(gates)}: {text}")
+
+
+def why_no_peak(ours: PeakMemory, theirs: PeakMemory) -> str:
+    """Why a peak is not known, once where it is the same on both sides; empty when both are known."""
+    sides = {"candidate": ours, "baseline": theirs}
+    told = {
+        side: memory.missing.get("peak_gib", "the peak is not known")
+        for side, memory in sides.items()
+        if memory.peak_gib is None
+    }
+    if len(told) == 2 and len(set(told.values())) == 1:
+        return f"candidate and baseline: {told['baseline']}"
+    return "; ".join(f"{side}: {why}" for side, why in told.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_tokenwatt.gates.audit import MISSING
+from pytest_tokenwatt.gates.audit import MISSING, beyond_limits
 from pytest_tokenwatt.gates.lacking import Sides, both, lacks
 from pytest_tokenwatt.records import ConfigRecord, GateSpec
 
@@ -48,6 +48,9 @@ def audit(sides: Sides) -> Iterator[str]:
     gate, candidate, _ = sides
     if not candidate.audits:
         yield lacks("the audit", candidate)
+    # One that breaks a limit decides, whatever the others would say.
+    if any(any(beyond_limits(gate, name, audit)) for name, audit in candidate.audits.items()):
+        return
     for name in gate.limits.get("profiles") or () if candidate.stored is not None else ():
         audit = candidate.audits.get(name)
         if audit is None or audit.status == MISSING:
@@ -61,6 +64,8 @@ def budget(sides: Sides) -> Iterator[str]:
     gate, candidate, _ = sides
     if not candidate.budgets:
         yield lacks("the budget", candidate)
+    if any(run.healthy is False and not run.invalid for run in candidate.budgets.values()):
+        return
     for name in gate.limits.get("profiles") or () if candidate.stored is not None else ():
         run = candidate.budgets.get(name)
         if run is None or (run.healthy is None and not run.invalid and not run.notes):

@@ -46,10 +46,10 @@ class Provenance:
     """When and by what a record was made, for whoever compares with it or judges it again later.
 
     ``recorded`` and ``finished`` are ISO instants with their offsets. ``driver`` is the accelerator driver's version,
-    ``spec_name`` is what the spec was called, ``command`` the words that repeat the run, ``versions`` the software around the engine. ``endpoints`` are those that
-    the command line gave instead of the spec's, by configuration; ``quick`` says that its short windows were applied.
-    ``interrupted`` says what ended the run early. ``gates`` are the ids of all gates that the run had items for, kept
-    with a baseline. ``None``: not known.
+    ``spec_name`` what the spec was called, ``command`` the words that repeat the run, ``versions`` the software around
+    the engine. ``endpoints`` are those that the command line gave instead of the spec's, by configuration; ``quick``
+    says that its short windows were applied. ``interrupted`` says what ended the run early. ``gates`` are the ids of
+    all gates that the run had items for, kept with a baseline. ``None``: not known.
     """
 
     recorded: str | None = None

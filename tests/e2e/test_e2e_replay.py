@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from e2e_specs import quick_spec
 
+pytestmark = pytest.mark.slow
+
 REFERENCE = Path(__file__).resolve().parents[1] / "report" / "reference"
 PAIR: list[dict[str, Any]] = [
     {"key": "baseline", "role": "baseline"},
@@ -133,7 +135,6 @@ def test_records_of_single_runs_merge_by_option_and_by_command(live: Path, tmp_p
     assert "goodput" in told
 
 
-@pytest.mark.slow
 def test_a_stored_baseline_saves_measuring_it_again(live: Path, tmp_path: Path) -> None:
     (tmp_path / "lab.yaml").write_text((live / "lab.yaml").read_text(encoding="utf-8"), encoding="utf-8")
     (tmp_path / "sums.jsonl").write_bytes((live / "sums.jsonl").read_bytes())

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ROW_IN = 0.36
+LINE_PT = 11
 MOST_ROWS = 40
 
 
@@ -55,27 +56,29 @@ def dot_picture(page: Page, name: str, title: str, dots: Sequence[Dot], scale: S
 
     def paint(grid: Sequence[Axes]) -> None:
         axes = grid[0]
-        for level in scale.levels:
-            color, dashes = (LIMIT, (5.0, 3.0)) if level.limit else (SOFT, (1.0, 2.0))
-            axes.axvline(level.value, color=color, linewidth=1.3, linestyle=(0, dashes))
-            note(
-                axes, level.name, (level.value, 1), (0, 2), color=color, ha="center", xycoords=("data", "axes fraction")
-            )
+        _levels(axes, scale.levels)
         for row, dot in enumerate(shown):
             _paint(page, axes, row, dot, bar=scale.from_zero)
         rows(axes, [dot.name for dot in shown])
         axes.set_xlim(*_range(shown, scale))
-        axes.set_title(title, pad=20 if scale.levels else 10)
+        axes.set_title(title, pad=10 + LINE_PT * len(scale.levels))
         axes.set_xlabel(scale.axis)
         axes.locator_params(axis="x", nbins=6)
 
     more = f" The first {MOST_ROWS} of {len(dots)} are drawn." if len(dots) > MOST_ROWS else ""
-    return draw(name, title, _described(shown, scale), caption + more, paint, (0.95 + ROW_IN * len(shown),))
+    return draw(
+        name,
+        title,
+        _described(shown, scale),
+        caption + more,
+        paint,
+        (1.05 + 0.1 * len(scale.levels) + ROW_IN * len(shown),),
+    )
 
 
 def rows(axes: Axes, names: Sequence[str]) -> None:
     """Names instead of numbers along the side, the first one on top."""
-    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.set_ylim(len(names) - 0.4, -0.7)
     axes.set_yticks(range(len(names)), [label(name) for name in names])
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
@@ -85,6 +88,15 @@ def _described(dots: Sequence[Dot], scale: Scale) -> str:
     told = [f"{dot.name}: {with_unit(dot.value, scale.unit, digits=4)} {interval(dot.low, dot.high)}" for dot in dots]
     told += [f"Line at {level.name}: {with_unit(level.value, scale.unit)}" for level in scale.levels]
     return ". ".join(each.rstrip() for each in told) + "."
+
+
+def _levels(axes: Axes, levels: Sequence[Level]) -> None:
+    """Their names one above the other, since they may be close."""
+    for place, level in enumerate(levels):
+        color, dashes = (LIMIT, (5.0, 3.0)) if level.limit else (SOFT, (1.0, 2.0))
+        axes.axvline(level.value, color=color, linewidth=1.3, linestyle=(0, dashes))
+        above = (0, 2 + LINE_PT * place)
+        note(axes, level.name, (level.value, 1), above, color=color, ha="center", xycoords=("data", "axes fraction"))
 
 
 def _paint(page: Page, axes: Axes, row: int, dot: Dot, *, bar: bool) -> None:
@@ -105,7 +117,9 @@ def _paint(page: Page, axes: Axes, row: int, dot: Dot, *, bar: bool) -> None:
         )
     if not bar:
         axes.plot([dot.value], [row], marker=mark.marker, markersize=8, color=mark.color, linestyle="none")
-    note(axes, figure(dot.value), (max([dot.value, *ends]), row), (7, 0), va="center")
+    edge = max([dot.value, *ends])
+    place, shift_pt, side = ((edge, row), (7, 0), "left") if bar else ((dot.value, row), (0, 9), "center")
+    note(axes, figure(dot.value), place, shift_pt, va="center", ha=side)
 
 
 def _range(dots: Sequence[Dot], scale: Scale) -> tuple[float, float]:

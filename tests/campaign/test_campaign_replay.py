@@ -1,0 +1,110 @@
+"""Published records judged again: exactly as they were published, and never better."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_tokenwatt.errors import NothingRuns, NotMeasured, UsageError
+from pytest_tokenwatt.records import Verdict
+from pytest_tokenwatt.replay import ReplayLab, open_replay
+
+REFERENCE = Path(__file__).resolve().parents[1] / "report" / "reference"
+
+
+def replayed(tmp_path: Path, *names: str, **settings: Any) -> ReplayLab:
+    return open_replay([REFERENCE / f"{name}.json" for name in names], out=tmp_path / "out", **settings)
+
+
+def verdicts(lab: ReplayLab) -> dict[str, Verdict]:
+    return {f"{gate.config}::{gate.gate}": lab.judge(gate).verdict for gate in lab.gates}
+
+
+def report_of(lab: ReplayLab) -> Mapping[str, Any]:
+    done = lab.finish()
+    assert done is not None
+    return done.report
+
+
+def test_one_published_report_fails_exactly_its_accuracy(tmp_path: Path) -> None:
+    lab = replayed(tmp_path, "lab-kv-cache")
+    found = verdicts(lab)
+    assert [name for name, verdict in found.items() if verdict is Verdict.FAIL] == ["tuned::accuracy[gsm8k-5shot]"]
+    assert {verdict for name, verdict in found.items() if "accuracy" not in name} == {Verdict.PASS, Verdict.INFO}
+    done = lab.finish()
+    assert done is not None
+    assert (done.exit_code, done.report["status"]) == (1, "draft")
+    assert done.report["replayed"] == ["lab-kv-cache.json"]
+
+
+def test_another_one_shows_no_measurable_difference(tmp_path: Path) -> None:
+    lab = replayed(tmp_path, "lab-moe-kernels")
+    assert set(verdicts(lab).values()) == {Verdict.PASS, Verdict.INFO}
+    done = lab.finish()
+    assert done is not None
+    assert (done.exit_code, done.report["status"]) == (0, "published")
+    assert "no measurable difference" in " ".join(done.table(120, False).split())
+
+
+def test_the_submission_qualifies_as_it_was_published(tmp_path: Path) -> None:
+    lab = replayed(tmp_path, "submission-fp8-chunked-prefill")
+    assert set(verdicts(lab).values()) == {Verdict.PASS}
+    (entry,) = [each for each in report_of(lab)["configs"] if each["role"] != "baseline"]
+    result = entry["submission"]["result"]
+    assert (result["admitted"], result["qualified"], result["quality"]["tier"]) == (True, True, "A")
+    assert result["efficiency_gain"] == pytest.approx(1.5388, abs=1e-4)
+    assert result["score"] == pytest.approx(1.4563, abs=3e-4)
+
+
+def test_a_submission_far_below_its_baseline_does_not_qualify(tmp_path: Path) -> None:
+    content = json.loads((REFERENCE / "submission-fp8-chunked-prefill.json").read_text(encoding="utf-8"))
+    content["result"]["mean_drop"] = 0.1
+    (tmp_path / "worse.json").write_text(json.dumps(content), encoding="utf-8")
+    lab = open_replay([tmp_path / "worse.json"], out=tmp_path / "out")
+    found = verdicts(lab)
+    assert found["tuned::accuracy[mean]"] is Verdict.FAIL
+    assert found["tuned::score"] is Verdict.FAIL
+
+
+def test_values_are_read_and_an_engine_is_not_to_be_had(tmp_path: Path) -> None:
+    lab = replayed(tmp_path, "lab-kv-cache")
+    assert lab.goodput("tuned").tok_s == 5056.9
+    assert lab.energy("baseline").tokens_per_joule == pytest.approx(7.178, abs=1e-3)
+    with pytest.raises(NothingRuns):
+        lab.engine("tuned")
+    with pytest.raises(NotMeasured):
+        lab.kl_drift("tuned")
+
+
+def test_files_that_do_not_go_together_are_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="both hold configuration baseline"):
+        replayed(tmp_path, "lab-kv-cache", "lab-moe-kernels")
+    with pytest.raises(UsageError, match="there is nothing to replay"):
+        open_replay([])
+    with pytest.raises(UsageError, match="holds 2 configurations"):
+        replayed(tmp_path, "lab-kv-cache", roles=["baseline"])
+
+
+def test_the_limits_of_a_given_spec_win(tmp_path: Path) -> None:
+    stored = json.loads((REFERENCE / "lab-kv-cache.json").read_text(encoding="utf-8"))["spec"]
+    spec = {**stored, "gates": {"goodput": {"min": 1.5}}, "accuracy": {**stored["accuracy"], "max_drop_pts": 20.0}}
+    (tmp_path / "other.json").write_text(json.dumps(spec), encoding="utf-8")
+    found = verdicts(replayed(tmp_path, "lab-kv-cache", spec=tmp_path / "other.json"))
+    assert found["tuned::goodput"] is Verdict.FAIL
+    assert found["tuned::accuracy[gsm8k-5shot]"] is Verdict.PASS
+
+
+def test_what_the_spec_asks_for_and_nobody_stored_is_inconclusive(tmp_path: Path) -> None:
+    stored = json.loads((REFERENCE / "lab-kv-cache.json").read_text(encoding="utf-8"))["spec"]
+    spec = {**stored, "profiles": {"serve": {}}, "drift": {"sequences": 8}}
+    (tmp_path / "more.json").write_text(json.dumps(spec), encoding="utf-8")
+    lab = replayed(tmp_path, "lab-kv-cache", spec=tmp_path / "more.json")
+    for gate in lab.gates:
+        if gate.kind in ("speed", "memory", "kl"):
+            result = lab.judge(gate)
+            assert (result.verdict, result.reasons[0].code) == (Verdict.INCONCLUSIVE, "not_stored")
+    assert {"speed", "memory", "kl"} <= {gate.kind for gate in lab.gates}
