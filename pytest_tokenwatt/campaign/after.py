@@ -92,7 +92,7 @@ class Aftermath:
         for configuration in self._candidates() if self.budgets else ():
             record = known.get(configuration.key)
             if record is not None and not record.invalid:
-                yield measure_budgets(configuration, record, session, drifts)
+                yield from measure_budgets(configuration, record, session, drifts)
 
     def _drifts(self, known: Mapping[str, ConfigRecord]) -> dict[str, float]:
         """By profile, by how much the baseline's rate changed from its first start to its second."""
@@ -118,6 +118,7 @@ class Aftermath:
             yield from (known[each.key] for each in candidates)
             return
         profiles = self.repeats and bool(self.spec.profiles)
-        changed = measure_again(base, record, candidates, session, profiles=profiles)
+        others = [each for key, each in known.items() if key != base.key]
+        changed = measure_again(base, record, candidates, session, profiles=profiles, others=others)
         known.update({each.key: each for each in changed if each.key in known})
         yield from (known[each.key] for each in changed if each.key in known)

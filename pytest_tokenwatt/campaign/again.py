@@ -6,8 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pytest_tokenwatt.campaign.audit import audited, without_audit
+from pytest_tokenwatt.campaign.audit import audited, left_to_audit, without_audit
 from pytest_tokenwatt.campaign.extra import running
+from pytest_tokenwatt.campaign.kept_later import earlier_minutes, kept_again, kept_audits
 from pytest_tokenwatt.campaign.machine import look_at
 from pytest_tokenwatt.campaign.profiles import Site, measure_profile, unmeasured_profile
 from pytest_tokenwatt.campaign.session import Session
@@ -28,15 +29,26 @@ def measure_again(
     session: Session,
     *,
     profiles: bool,
+    others: Sequence[ConfigRecord] = (),
 ) -> list[ConfigRecord]:
     """Start the baseline again: the records of it and of the candidates with what that gave.
 
-    ``profiles`` says whether they are repeated. A start that fails is a reason in every figure that it costs.
+    ``profiles`` says whether they are repeated, ``others`` are all records that they bound. A start that fails is a
+    reason in every figure that it costs. What an interrupted run had finished is kept, and nothing is started where
+    nothing is left to do.
     """
+    wanted = _repeated(baseline, session) if profiles else {}
+    kept = {name: each for name, each in kept_again(baseline, others, session).items() if name in wanted}
+    minutes = {**baseline.minutes, START: earlier_minutes(baseline, START, session)}
+    if wanted.keys() == kept.keys() and not any(left_to_audit(each, session) for each in candidates):
+        if kept:
+            session.say(f"{configuration.key} again (phase A'): kept from the interrupted run")
+        scored = [replace(each, audits=kept_audits(each, session)) for each in candidates]
+        return [replace(baseline, again=kept, minutes=minutes), *scored]
     began_s = time.monotonic()
     session.journal.write(Event.PHASE_STARTED, config=configuration.key, start=START)
     session.say(f"{configuration.key} is started again (phase A')")
-    wanted = _repeated(baseline, session) if profiles else {}
+    wanted = {name: profile for name, profile in wanted.items() if name not in kept}
     try:
         with running(configuration, session) as engine:
             again = _profiles(wanted, configuration, engine, baseline, session)
@@ -47,8 +59,8 @@ def measure_again(
         again = {name: unmeasured_profile(name, profile, reason) for name, profile in wanted.items()}
         scored = [without_audit(each, session, reason) for each in candidates]
     session.journal.write(Event.PHASE_FINISHED, config=configuration.key, start=START)
-    minutes = {**baseline.minutes, START: (time.monotonic() - began_s) / 60.0}
-    return [replace(baseline, again=again, minutes=minutes), *scored]
+    minutes[START] += (time.monotonic() - began_s) / 60.0
+    return [replace(baseline, again={**kept, **again}, minutes=minutes), *scored]
 
 
 def _repeated(baseline: ConfigRecord, session: Session) -> dict[str, Profile]:

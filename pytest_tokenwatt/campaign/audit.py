@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 
+from pytest_tokenwatt.campaign.kept_later import kept_audits
 from pytest_tokenwatt.campaign.session import Session
 from pytest_tokenwatt.engine.start import RunningEngine
 from pytest_tokenwatt.errors import EngineError, LoadError
@@ -19,15 +20,26 @@ from pytest_tokenwatt.store.journal import Event
 def audited(record: ConfigRecord, engine: RunningEngine, session: Session) -> ConfigRecord:
     """The record with the audit of every timed run of it whose outputs were kept.
 
-    What cannot be audited is in the record with its reason; an engine that dies costs the runs that are left.
+    What cannot be audited is in the record with its reason; an engine that dies costs the runs that are left. Audits
+    that an interrupted run finished are kept.
     """
-    audits = {run: _one(record.key, run, served, engine, session) for run, served in _kept(record, session)}
+    known = kept_audits(record, session)
+    audits = {
+        run: known[run] if run in known else _one(record.key, run, served, engine, session)
+        for run, served in _kept(record, session)
+    }
     return replace(record, audits=audits)
+
+
+def left_to_audit(record: ConfigRecord, session: Session) -> bool:
+    """Whether an output waits for a baseline."""
+    return not kept_audits(record, session).keys() >= session.outputs.of(record.key).keys()
 
 
 def without_audit(record: ConfigRecord, session: Session, reason: Reason) -> ConfigRecord:
     """The record when nothing could be audited, for ``reason``."""
-    return replace(record, audits={run: unaudited(run, reason) for run, _ in _kept(record, session)})
+    audits = {run: unaudited(run, reason) for run, _ in _kept(record, session)}
+    return replace(record, audits={**audits, **kept_audits(record, session)})
 
 
 def _kept(record: ConfigRecord, session: Session) -> Iterable[tuple[str, tuple[Served, ...] | Reason]]:

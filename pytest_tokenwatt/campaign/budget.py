@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from pytest_tokenwatt.campaign.extra import running
+from pytest_tokenwatt.campaign.kept_later import earlier_minutes, kept_budgets
 from pytest_tokenwatt.campaign.machine import look_at
 from pytest_tokenwatt.campaign.profiles import CAPPED, Site, measure_profile, unmeasured_profile
 from pytest_tokenwatt.campaign.session import Session
@@ -21,6 +22,7 @@ _GIB = 2**30
 _CPU_POOL = "VLLM_CPU_KVCACHE_SPACE"
 _LEAST_CONTEXT = 128
 """Tokens that the contract's own requests take, where a profile needs fewer."""
+_PROFILED = ("activation_gib", "non_torch_gib")
 _POOL_TOLERANCE = 0.01
 _LOGGED_DIGITS_GIB = 0.005
 """Half of the last digit of a pool that only the log tells, of each worker."""
@@ -28,16 +30,17 @@ _LOGGED_DIGITS_GIB = 0.005
 
 def measure_budgets(
     configuration: Configuration, record: ConfigRecord, session: Session, drifts: Mapping[str, float]
-) -> ConfigRecord:
-    """The record with every profile of it run again within its budget, each on an engine start of its own.
+) -> Iterator[ConfigRecord]:
+    """The record with one profile more run again within its budget, each on an engine start of its own.
 
-    ``drifts`` are by profile |A′ − A| / A of the baseline's rate, where it was measured twice.
+    ``drifts`` are by profile |A′ − A| / A of the baseline's rate, where it was measured twice. Reruns that an
+    interrupted run finished are kept.
     """
-    if session.spec.budget is None:
-        return record
     began_s = time.monotonic()
-    budgets = dict(_budgets(configuration, record, session, drifts))
-    return replace(record, budgets=budgets, minutes=_with_minutes(record, "budget", began_s))
+    for name, found in _budgets(configuration, record, session, drifts):
+        record = replace(record, budgets={**record.budgets, name: found})
+        spent = (time.monotonic() - began_s) / 60.0
+        yield replace(record, minutes={**record.minutes, "budget": earlier_minutes(record, "budget", session) + spent})
 
 
 def measure_capped(configuration: Configuration, record: ConfigRecord, session: Session) -> ConfigRecord:
@@ -49,11 +52,8 @@ def measure_capped(configuration: Configuration, record: ConfigRecord, session: 
         for name, profile in capped.items()
     }
     profiles = {**record.profiles, **found}
-    return replace(record, profiles=profiles, minutes=_with_minutes(record, CAPPED, began_s))
-
-
-def _with_minutes(record: ConfigRecord, name: str, began_s: float) -> dict[str, float]:
-    return {**record.minutes, name: (time.monotonic() - began_s) / 60.0}
+    minutes = {**record.minutes, CAPPED: (time.monotonic() - began_s) / 60.0}
+    return replace(record, profiles=profiles, minutes=minutes)
 
 
 def needs_starts(profiles: Mapping[str, Profile]) -> bool:
@@ -64,8 +64,12 @@ def needs_starts(profiles: Mapping[str, Profile]) -> bool:
 def _budgets(
     configuration: Configuration, record: ConfigRecord, session: Session, drifts: Mapping[str, float]
 ) -> Iterator[tuple[str, BudgetRun]]:
+    kept = kept_budgets(record, session)
     for name, full in record.profiles.items():
-        if session.spec.profiles[name].kv_gib is None:
+        if name in kept:
+            session.say(f"{record.key} budget of {name}: kept from the interrupted run")
+            yield name, kept[name]
+        elif session.spec.profiles[name].kv_gib is None:
             found = _budget(full, configuration, record, session, drifts.get(name))
             session.journal.write(Event.BUDGET_FINISHED, config=record.key, profile=name, healthy=found.healthy)
             session.say(f"{record.key} budget of {name}: {_told(found)}")
@@ -85,6 +89,8 @@ def _budget(
 ) -> BudgetRun:
     settings = session.spec.budget or Budget()
     budget = plan_budget(full.memory, settings.factor)
+    if full.invalid:
+        return replace(budget_run(budget, full, None), invalid=full.invalid)
     if budget.kv_gib is None:
         return budget_run(budget, full, None)
     once = session.spec.profiles[full.name].model_copy(update={"repeats": 1})
@@ -114,7 +120,10 @@ def _with_pool(
             uncut = _uncut(machine.startup, pool_gib, _workers(smaller))
             if uncut is not None:
                 return unmeasured_profile(name, profile, uncut)
-            return measure_profile(name, profile, Site(smaller, engine, machine, start), session, cold=True)
+            known, taken = _with_profiled(machine.startup, record.startup)
+            site = Site(smaller, engine, replace(machine, startup=known), start)
+            found = measure_profile(name, profile, site, session, cold=True)
+            return replace(found, notes=(*found.notes, *taken))
     except (EngineError, LoadError) as error:
         return unmeasured_profile(name, profile, Reason(error.reason, str(error)))
     except UsageError as error:
@@ -134,6 +143,19 @@ def _smaller(
     # The CPU build's own variable would win over the flag, and knows whole GiB only.
     env = {**engine.env, _CPU_POOL: None}
     return configuration.model_copy(update={"engine": engine.model_copy(update={"args": args, "env": env})})
+
+
+def _with_profiled(capped: Startup, own: Startup | None) -> tuple[Startup, tuple[str, ...]]:
+    """The start-up with what vLLM does not measure when the pool is given, from the configuration's own start.
+
+    It does not depend on the pool. Then also a note that says so.
+    """
+    asked = [name for name in _PROFILED if getattr(capped, name) is None]
+    taken = {name: value for name in asked if own is not None and (value := getattr(own, name)) is not None}
+    if not taken:
+        return capped, ()
+    missing = {name: why for name, why in capped.missing.items() if name not in taken}
+    return replace(capped, **taken, missing=missing), (f"{', '.join(taken)}: as in the start without a given KV cache",)
 
 
 def _workers(configuration: Configuration) -> int:

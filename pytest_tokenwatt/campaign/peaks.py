@@ -18,6 +18,7 @@ from pytest_tokenwatt.records.profiles import EnginePeaks
 
 EVERY_S = 0.25
 LEAST_HZ = 2.0
+_LEAST_READINGS = 3
 _STOP_TIMEOUT_S = 15.0
 _KV_USAGE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
 """The gauge's name, and the one that older versions give it."""
@@ -85,11 +86,14 @@ class PeakWatch:
 
     @property
     def too_slow(self) -> str | None:
-        """One line when the engine was read less often than twice a second, so that a peak may have been missed."""
+        """One line when the engine was read seldom, so that a peak may have been missed.
+
+        That is less often than twice a second, or but a few times in all.
+        """
         readings = self._gauges.readings
-        if self._seconds < 1.0 or readings >= LEAST_HZ * self._seconds - 1.0:
+        if readings >= max(_LEAST_READINGS, LEAST_HZ * self._seconds - 1.0):
             return None
-        return f"metrics came {readings} times in {self._seconds:.0f} s: a short peak of the KV cache may be missed"
+        return f"metrics came {readings} times in {self._seconds:.1f} s: a short peak of the KV cache may be missed"
 
     def _poll_metrics(self, gauges: _Gauges, over: threading.Event) -> None:
         for _ in _ticks(over):

@@ -39,7 +39,8 @@ class EngineWords:
         """The type of the KV cache; ``auto`` when nothing says more."""
         logged, served = self.startup.kv_cache_dtype, self.cache_config.get("cache_dtype")
         asked = self.start_args.get("cache_config.cache_dtype", self.start_args.get("kv_cache_dtype"))
-        told = [Said(text, where) for text, where in ((logged, LOG), (served, METRICS), (asked, ARGUMENTS)) if text]
+        # What stands in the log may itself be from the metrics, where there is no log.
+        told = [Said(text, where) for text, where in ((served, METRICS), (logged, LOG), (asked, ARGUMENTS)) if text]
         return self._chosen(*told) or next(iter(told), None)
 
     def _argument(self, name: str) -> Said | None:

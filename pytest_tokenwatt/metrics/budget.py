@@ -13,6 +13,8 @@ from pytest_tokenwatt.records import Reason
 from pytest_tokenwatt.records.profiles import BudgetRun, PeakMemory, ProfileRecord, ProfileRun
 
 _TWO_SIDED_95 = 0.975
+_LEAST_READINGS = 3
+"""Fewer may all have missed the moments at which most requests ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +82,11 @@ def _checks(
     full: ProfileRecord, full_running: float | None, run: ProfileRun, drift: float | None
 ) -> Iterator[tuple[bool | None, str]]:
     """Each condition: whether it held (``None``: not known), and what to say where it did not."""
-    running, preempted = run.peaks.running, run.peaks.preemptions
+    running, preempted, readings = run.peaks.running, run.peaks.preemptions, run.peaks.readings
     if running is None or full_running is None:
         yield None, "how many requests ran at once is not known"
+    elif running < full_running and 0 < readings < _LEAST_READINGS:
+        yield None, f"how many requests ran at once is not known: metrics came {readings} times"
     else:
         yield running >= full_running, f"{running:g} requests ran at once, {full_running:g} with the whole pool"
     if preempted is None:

@@ -74,6 +74,13 @@ def test_a_slow_endpoint_is_said() -> None:
     assert "may be missed" in watch.too_slow
 
 
+def test_a_run_of_a_moment_is_read_too_seldom_to_hold_its_peak() -> None:
+    watch = PeakWatch(reader([metrics(0.5, 4, 0)]), (), simulated=True)
+    watched(watch, 0.1)
+    assert watch.too_slow is not None
+    assert watch.too_slow.startswith("metrics came 1 times in 0.")
+
+
 def test_device_memory_is_the_drivers(fake_nvml: FakeNvml) -> None:
     fake_nvml.add_gpu().set_memory(80 * 2**30, 60 * 2**30)
     watch = PeakWatch(reader([metrics(0.5, 1, 0)]), (SensorInfo(UUID),), simulated=False)

@@ -79,7 +79,7 @@ def test_the_same_precision_passes(pytester: pytest.Pytester) -> None:
     ("fault", "api", "said"),
     [
         ("null-content", "chat", "60 of 60 answers hold nothing that the scorer can read*"),
-        ("reasoning-only", "chat", "60 answers had reasoning alone*"),
+        pytest.param("reasoning-only", "chat", "60 answers had reasoning alone*", marks=pytest.mark.slow),
     ],
 )
 def test_a_server_that_misbehaves_is_named(pytester: pytest.Pytester, fault: str, api: str, said: str) -> None:

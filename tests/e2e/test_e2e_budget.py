@@ -45,7 +45,6 @@ def test_a_profile_shorter_than_the_contract_is_run_again_too(pytester: pytest.P
     budget = record_of(pytester.path)["budgets"]["serve"]
     assert budget["invalid"] == []
     assert budget["value"] > 0
-    assert budget["running"] == budget["full_running"]
 
 
 @pytest.mark.slow
@@ -79,3 +78,40 @@ def test_a_score_alone_measures_what_admits_it(pytester: pytest.Pytester) -> Non
     record = record_of(pytester.path)
     assert set(record["budgets"]) == {"serve"}
     assert record["audits"]["serve"]["status"] == "audited"
+
+
+@pytest.mark.slow
+def test_what_a_run_had_finished_behind_its_phases_is_kept(pytester: pytest.Pytester) -> None:
+    write(pytester.path)
+    text = (pytester.path / "spec.yaml").read_text(encoding="utf-8")
+    (pytester.path / "spec.yaml").write_text(text + "audit: {picked: 4}\n", encoding="utf-8")
+    pytester.runpytest(*RUN, "budget or speed or audit")
+    before = [record_of(pytester.path, key) for key in ("baseline", "tuned")]
+    resumed = ("--tokenwatt-spec=spec.yaml", "--tokenwatt-resume=run", *RUN[2:], "budget or speed or audit")
+    result = pytester.runpytest(*resumed)
+    result.stdout.fnmatch_lines(["*baseline again (phase A'): kept from*", "*tuned budget of serve: kept from*"])
+    result.stdout.no_fnmatch_line("*is started*")
+    after = [record_of(pytester.path, key) for key in ("baseline", "tuned")]
+    for name in ("again", "audits", "budgets"):
+        assert [record[name] for record in after] == [record[name] for record in before]
+    # A candidate that is measured anew needs its own of everything, and the baseline beside it.
+    (pytester.path / "run/record-tuned.json").unlink()
+    result = pytester.runpytest(*resumed)
+    result.stdout.fnmatch_lines(
+        ["*baseline is started again (phase A')*", "*audit of serve: median gap*", "*is started with*"]
+    )
+
+
+@pytest.mark.slow
+def test_a_capped_profile_has_its_peak(pytester: pytest.Pytester) -> None:
+    write(pytester.path)
+    text = (pytester.path / "spec.yaml").read_text(encoding="utf-8")
+    (pytester.path / "spec.yaml").write_text(
+        text.replace("  serve:\n", "  memory_capped:\n    kv_gib: 0.01\n").replace("budget: {}\n", ""), encoding="utf-8"
+    )
+    result = pytester.runpytest(*RUN, "memory")
+    result.stdout.fnmatch_lines(["tuned*memory*memory_capped*"])
+    profile = record_of(pytester.path)["profiles"]["memory_capped"]
+    memory = profile["memory"]
+    assert memory["peak_gib"] == pytest.approx(memory["weights_gib"] + memory["kv_gib"] + memory["other_gib"])
+    assert profile["notes"][-1] == "activation_gib, non_torch_gib: as in the start without a given KV cache"

@@ -106,6 +106,7 @@ def test_what_cannot_be_used_costs_no_more_than_itself(pytester: pytest.Pytester
     assert [reason["code"] for reason in stored["perplexity"]["river"]["invalid"]] == ["text_too_short"]
 
 
+@pytest.mark.slow
 def test_the_binary_routes_are_used_where_they_are_offered(pytester: pytest.Pytester) -> None:
     short = ("--enable-scale-out", "--enable-trace-replay", "--max-model-len", "100")
     write(pytester.path, "--kv-cache-dtype", "int4", *short)

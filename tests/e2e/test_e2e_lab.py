@@ -104,7 +104,7 @@ def test_every_extra_start_is_in_the_plan(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(spec), "--tokenwatt-plan"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
     phases = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("phase ")]
-    assert phases == ["A", "B", "budget", "budget", "budget", "A'"]
+    assert phases == ["A", "B", "A'", "budget", "budget", "budget"]
     assert "6 engine starts" in done.stdout
 
 
@@ -131,7 +131,8 @@ def test_two_engines_that_are_up_take_turns_and_no_phase_is_repeated(tmp_path: P
             {"key": "tuned", "role": "tuned", "engine": {"command": None, "endpoint": second}},
         ]
         text = quick_spec(configs=configs, profiles={"serve": SERVE}, audit={"picked": 4})
-        report = run_spec(tmp_path, text, "-k", "speed or audit")
+        # Whether two short repeats can tell the speeds apart depends on how busy the machine is.
+        report = run_spec(tmp_path, text, "-k", "speed or audit", status=None)
     assert starts_of(tmp_path) == ["baseline", "tuned"]
     assert gate_of(report, "tuned::audit")["verdict"] == "pass"
     (path,) = tmp_path.glob("tokenwatt-runs/*/record-tuned.json")
@@ -145,7 +146,7 @@ def test_two_engines_that_are_up_take_turns_and_no_phase_is_repeated(tmp_path: P
 def test_a_declared_repeat_of_the_baseline_is_phase_a_prime(tmp_path: Path) -> None:
     configs: list[dict[str, Any]] = [*PAIR, {"key": "again", "role": "other", "like": "baseline"}]
     text = quick_spec(configs=configs, profiles={"serve": SERVE}, audit={"picked": 4})
-    report = run_spec(tmp_path, text, "-k", "tuned and (speed or audit)")
+    report = run_spec(tmp_path, text, "-k", "tuned and (speed or audit)", status=None)
     assert starts_of(tmp_path) == ["baseline", "tuned", "again"]
     assert gate_of(report, "tuned::audit")["verdict"] == "pass"
     assert gate_of(report, "tuned::speed")["error"] is not None

@@ -28,6 +28,7 @@ def entry_of(root: Path) -> dict[str, Any]:
     return entry
 
 
+@pytest.mark.slow
 def test_what_the_driver_says_is_what_the_report_says(pytester: pytest.Pytester, fake_nvml: FakeNvml) -> None:
     gpu = fake_nvml.add_gpu()
     gpu.set_power(420.0)

@@ -132,6 +132,12 @@ def test_what_is_not_known_is_not_healthy(
     assert "not known" in found.notes[0]
 
 
+@pytest.mark.parametrize(("readings", "healthy"), [(1, None), (2, None), (3, False)])
+def test_few_readings_do_not_show_that_fewer_requests_ran(readings: int, healthy: bool | None) -> None:
+    peaks = EnginePeaks(running=31.0, preemptions=0.0, readings=readings)
+    assert budget_run(BUDGET, full(), repeat(100.0, peaks)).healthy is healthy
+
+
 def test_a_broken_condition_decides_whatever_else_is_unknown() -> None:
     assert rerun(100.0, None, 1.0).healthy is False
 

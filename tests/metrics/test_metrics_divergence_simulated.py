@@ -90,7 +90,12 @@ def temperature_error(logits: Floats, rng: np.random.Generator) -> Floats:
 
 
 @pytest.mark.parametrize(
-    ("disturb", "agree"), [(iid_noise, True), (rank_dependent_noise, False), (temperature_error, False)]
+    ("disturb", "agree"),
+    [
+        (iid_noise, True),
+        pytest.param(rank_dependent_noise, False, marks=pytest.mark.slow),
+        pytest.param(temperature_error, False, marks=pytest.mark.slow),
+    ],
 )
 def test_estimates_of_50000_tokens_from_twenty(disturb: Disturbance, agree: bool) -> None:
     simulated = simulate(disturb)

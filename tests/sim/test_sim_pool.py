@@ -37,6 +37,7 @@ def crowd(served: Served, requests: int) -> tuple[list[int], float, float]:
         return [future.result()["usage"]["completion_tokens"] for future in futures], running, usage
 
 
+@pytest.mark.slow
 def test_a_full_cache_preempts_and_every_request_still_gets_its_tokens() -> None:
     with serving(*CUT) as served:
         counts, _, usage = crowd(served, 4)

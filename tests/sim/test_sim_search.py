@@ -54,7 +54,7 @@ def swept_capacity(searched: SteppedLab, kv_dtype: str, near_rps: float) -> floa
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kv_dtype", ["auto", "fp8"])
+@pytest.mark.parametrize("kv_dtype", ["auto", pytest.param("fp8", marks=pytest.mark.slow)])
 def test_the_rate_found_is_the_capacity_that_a_fine_sweep_finds(kv_dtype: str, seed: int) -> None:
     searched = lab(seed, window_s=40)
 
