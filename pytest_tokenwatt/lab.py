@@ -24,6 +24,7 @@ from pytest_tokenwatt.campaign.foreseen import (
     without_baseline,
     without_candidate,
     without_driver,
+    without_effect,
 )
 from pytest_tokenwatt.campaign.kinds import (
     ACCURACY,
@@ -98,6 +99,7 @@ class Lab(Desk):
         chosen = self._chosen(selected, also)
         missing = () if self._reference is not None else without_baseline(self.spec, selected)
         own = (*self._unwritable(), *missing, *without_candidate(self.spec), *self._of_reference())
+        own = (*own, *without_effect(self.spec, chosen, selected))
         suites = self._shelf.problems() if ACCURACY in self._kinds else ()
         prompts = drift_plan.problems(self.spec) if DRIFT in self._kinds else ()
         driver = without_driver(self.spec, chosen) if self._kinds & TIMED else ()

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from pytest_tokenwatt.campaign.identify import driver_trouble
 from pytest_tokenwatt.errors import Problem
+from pytest_tokenwatt.geometry.labels import declared_bits
 from pytest_tokenwatt.records import GateSpec
 from pytest_tokenwatt.spec.model import Configuration, Spec
 
@@ -48,6 +49,23 @@ _RATIOS = {
     "perplexity": ("max_dnll",),
 }
 """Limits of a gate that compare with the baseline, by its kind; of all others ``min`` does."""
+
+
+def without_effect(spec: Spec, chosen: Sequence[Configuration], selected: Sequence[GateSpec]) -> Iterator[Problem]:
+    """Labels of precision that nothing can equal (errors), and gates that can only come out undecided (warnings)."""
+    path = str(spec.path)
+    for config in chosen:
+        if config.precision is not None and declared_bits(config.precision) is None:
+            what = f"{config.key} declares precision {config.precision!r}, which says no bits"
+            yield Problem(path, config.line, "precision", what, "write it as W8A8KV8")
+    kinds = {gate.kind for gate in selected if gate.mode == "enforce"}
+    attached = [each.key for each in chosen if each.role != "baseline" and each.engine.method != "command"]
+    if "budget" in kinds and attached:
+        what = f"{', '.join(attached)} cannot be started with less memory: only engine.command can"
+        yield Problem(path, spec.line("budget"), "budget", what, "start it by command", severity="warning")
+    if "score" in kinds and spec.drift is None:
+        what = "there is no drift block, so that the score cannot be known"
+        yield Problem(path, spec.line("score"), "score", what, "add drift", severity="warning")
 
 
 _OF_THE_BASELINE = frozenset({"score", "audit"})

@@ -189,3 +189,22 @@ def test_only_a_run_or_nothing_can_be_continued(tmp_path: Path) -> None:
     assert refused() == [f"{place} holds no run"]
     (place / "journal.jsonl").write_text("", encoding="utf-8")
     assert refused() == []
+
+
+@pytest.mark.parametrize(
+    ("blocks", "said", "severity"),
+    [
+        ("configs: [{key: baseline, role: baseline, precision: banana}]", "says no bits", "error"),
+        ("budget: {}\nprofiles: {serve: {}}", "cannot be started with less memory", "warning"),
+        ("score: {}\nprofiles: {serve: {}}", "no drift block", "warning"),
+    ],
+)
+def test_what_can_only_come_out_undecided_is_said_before(tmp_path: Path, blocks: str, said: str, severity: str) -> None:
+    text = 'engine: {endpoint: "http://127.0.0.1:9/v1"}\n' + blocks + "\n"
+    if "configs" not in blocks:
+        text += "configs: [{key: baseline, role: baseline}, {key: tuned, role: tuned}]\n"
+    (tmp_path / "spec.yaml").write_text(text, encoding="utf-8")
+    lab = Lab(load_spec(tmp_path / "spec.yaml", {}), LabOptions(rootdir=tmp_path, invocation=("pytest",)), Silent())
+    lab.select(lab.gates)
+    found = [problem for problem in lab.preflight(lab.gates) if said in problem.what]
+    assert [problem.severity for problem in found] == [severity]
