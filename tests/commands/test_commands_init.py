@@ -137,18 +137,21 @@ def test_the_gpus_that_a_server_computes_on_are_counted(
     assert (spec.model.tensor_parallel, [source.source for source in spec.power]) == (2, ["board"])
 
 
+@pytest.mark.slow
 def test_a_gateway_without_token_ids_gets_text_prompts(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = asked(capsys, place, fake("--model", "tiny", "--manners", "no-ids"))
     assert spec.engine.prompt == "text"
     assert "REQUIRED" not in (place / "asked.yaml").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_server_that_refuses_unknown_fields_is_asked_plainly(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = asked(capsys, place, fake("--model", "tiny", "--manners", "strict"))
     assert not spec.engine.ignore_eos
     assert spec.engine.extra_body == {"return_token_ids": None, "stream_options": {"include_usage": True}}
 
 
+@pytest.mark.slow
 def test_what_cannot_be_helped_is_said_in_the_spec(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = asked(capsys, place, fake("--model", "tiny", "--manners", "no-usage,usage-at-end"))
     assert (spec.engine.api, spec.engine.extra_body) == ("completions", {})

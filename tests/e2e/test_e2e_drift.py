@@ -90,6 +90,7 @@ def test_the_same_numbers_from_another_start_are_bit_identical(pytester: pytest.
     assert drift_of(pytester.path)["against"]["kl"] == 0.0
 
 
+@pytest.mark.slow
 def test_what_cannot_be_used_costs_no_more_than_itself(pytester: pytest.Pytester) -> None:
     write(pytester.path, "--kv-cache-dtype", "int4", prompts=None)
     (pytester.path / "text.txt").write_text("brief", encoding="utf-8")

@@ -13,9 +13,10 @@ from html_samples import full_material, full_report
 from pytest_tokenwatt.report.html.render import render_html
 
 PROGRAM = chromium()
-pytestmark = pytest.mark.skipif(
-    PROGRAM is None, reason="no Chromium is installed; tests/report/chromium.sh installs it"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(PROGRAM is None, reason="no Chromium is installed; tests/report/chromium.sh installs it"),
+]
 
 WIDTHS = {"desk": 1280, "phone": 360}
 COLORS = (
