@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pytest_tokenwatt.campaign.baselines import StoredReference, stored_baseline
+from pytest_tokenwatt.campaign.baselines import StoredReference, reference_for, stored_baseline
 from pytest_tokenwatt.campaign.desk import Desk, Finished, LabEvents, LabOptions
 from pytest_tokenwatt.campaign.foreseen import compares
 from pytest_tokenwatt.campaign.kinds import EVERYTHING
-from pytest_tokenwatt.campaign.replaying import Merged, Named, merge, replayed_spec, with_roles
+from pytest_tokenwatt.campaign.replaying import Merged, Named, changed_verdicts, merge, replayed_spec, with_roles
 from pytest_tokenwatt.errors import NothingRuns, NotMeasured, Problem, UsageError
 from pytest_tokenwatt.gates.catalog import list_gates
 from pytest_tokenwatt.gates.comparable import Comparing, allowed_names
@@ -128,7 +128,7 @@ class ReplayLab(Desk):
         if not compares(gate) or (base is not None and gate.config == base.key):
             return None
         if self._reference is not None or base is None:
-            return self._stored_baseline()
+            return reference_for(self._stored[gate.config], self._stored_baseline())
         return self._stored.get(base.key)
 
     def _record(self, key: str) -> ConfigRecord:
@@ -171,8 +171,15 @@ class ReplayLab(Desk):
     def _remarks(self) -> Sequence[str]:
         named = ", ".join(f"{gate.config} {gate.gate}" for gate, _ in self.undecided)
         listed = [f"Not decidable by what is stored, and therefore not judged: {named}"] if named else []
-        of_reference = self._reference.notes if self._reference is not None else ()
-        return (*self._merged.notes, *of_reference, *listed)
+        of_reference = self._reference.notes if self._reference is not None else self._unused_baselines()
+        judged = [result for identity, result in self._results.items() if identity not in self._missing]
+        changed = changed_verdicts(self._merged.verdicts, judged)
+        return (*self._merged.notes, *of_reference, *changed, *listed)
+
+    def _unused_baselines(self) -> tuple[str, ...]:
+        """A baseline that is replayed counts before those that are stored elsewhere."""
+        names = ", ".join(path.name for path in self._options.baselines)
+        return (f"the replayed files hold the baseline, so that {names} is not used",) if names else ()
 
     def _finish(self) -> Finished:
         done = super()._finish()

@@ -45,12 +45,40 @@ class StoredReference:
 def stored_baseline(spec: Spec, files: Sequence[StoredBaseline]) -> StoredReference:
     """What relative gates of ``spec`` compare with: the newest of ``files``, of which there is at least one.
 
-    Of records that are equally old, or of unknown age, the first counts.
+    Of records that are equally old, or of unknown age, the first counts. Files of one and the same run count once:
+    between copies there is no spread.
     """
-    newest_first = sorted(files, key=_recorded, reverse=True)
+    newest_first = _measured_once(sorted(files, key=_recorded, reverse=True))
     key = _key(spec, newest_first[0].record)
     records = tuple(replace(promoted(each.record), key=key) for each in newest_first)
     return StoredReference(records[0], records, newest_first[0], tuple(_notes(spec, newest_first)))
+
+
+def _measured_once(files: Sequence[StoredBaseline]) -> list[StoredBaseline]:
+    """The files without further copies of one measurement."""
+    kept: list[StoredBaseline] = []
+    for each in files:
+        if not any(same_measurement(each.record, other.record) for other in kept):
+            kept.append(each)
+    return kept
+
+
+def same_measurement(one: ConfigRecord, other: ConfigRecord) -> bool:
+    """Whether two records are copies of one, whatever role, key and name they were stored under.
+
+    What was measured tells it: two runs never agree in every time and answer. Records without any are never copies.
+    """
+    kept = [promoted(each) for each in (one, other)]
+    parts = [(dict(each.scenarios), dict(each.suites), dict(each.profiles)) for each in kept]
+    return any(parts[0]) and parts[0] == parts[1] and one.provenance.recorded == other.provenance.recorded
+
+
+def reference_for(candidate: ConfigRecord, baseline: ConfigRecord | None) -> ConfigRecord | None:
+    """A stored baseline for one candidate. A copy of the candidate's own record is invalid: every ratio to it is 1."""
+    if baseline is None or not same_measurement(candidate, baseline):
+        return baseline
+    text = f"the stored baseline is a copy of the record of {candidate.key}, which cannot be compared with itself"
+    return replace(baseline, invalid=(Reason("same_record", text),))
 
 
 def _recorded(stored: StoredBaseline) -> datetime:

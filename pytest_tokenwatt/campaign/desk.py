@@ -272,4 +272,9 @@ class Desk(Measured):
 
 
 def _instant(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
+    """An aware instant; ``None`` for what a record from elsewhere says instead of one."""
+    try:
+        found = None if text is None else datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found is None or found.tzinfo is not None else found.astimezone()

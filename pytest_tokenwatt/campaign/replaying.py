@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from pytest_tokenwatt.errors import SpecError, UsageError
-from pytest_tokenwatt.records import ConfigRecord
+from pytest_tokenwatt.records import ConfigRecord, GateResult
 from pytest_tokenwatt.spec.load import build_spec
 from pytest_tokenwatt.spec.model import Spec
 from pytest_tokenwatt.spec.reader import parse_source
@@ -36,7 +36,7 @@ class Merged:
     """What is judged: ``raw`` is the spec's mapping, ``notes`` are lines for the reader.
 
     ``status`` and ``title`` are the stored ones where all runs share them; ``places`` the directories of the records'
-    files by configuration.
+    files by configuration, ``verdicts`` those that reports list, by the gate's id.
     """
 
     raw: Mapping[str, Any]
@@ -45,6 +45,7 @@ class Merged:
     status: str | None
     title: str | None
     places: Mapping[str, Path] = field(default_factory=dict)
+    verdicts: Mapping[str, str] = field(default_factory=dict)
 
 
 def merge(runs: Sequence[Named], given: Spec | None = None) -> Merged:
@@ -57,8 +58,10 @@ def merge(runs: Sequence[Named], given: Spec | None = None) -> Merged:
     notes = [f"{named.path.name}: {note}" for named in runs for note in named.run.notes]
     if given is not None and given.configs is not None:
         _check_known(given, runs)
-    elif given is None:
+    if given is None:
         notes += _differing(runs)
+    else:
+        notes += _described_otherwise(given, runs)
     statuses, titles = {named.run.status for named in runs}, {named.run.title for named in runs}
     return Merged(
         raw=raw,
@@ -67,7 +70,16 @@ def merge(runs: Sequence[Named], given: Spec | None = None) -> Merged:
         status=statuses.pop() if len(statuses) == 1 else None,
         title=titles.pop() if len(titles) == 1 else None,
         places={record.key: _place(named.path) for named in runs for record in named.run.records},
+        verdicts={gate: verdict for named in runs for gate, verdict in named.run.verdicts.items()},
     )
+
+
+def changed_verdicts(stored: Mapping[str, str], results: Iterable[GateResult]) -> Iterator[str]:
+    """Lines on gates that a report lists with another verdict than its figures give under the limits of now."""
+    for result in results:
+        before = stored.get(result.id)
+        if before is not None and before != result.verdict:
+            yield f"{result.config} {result.gate} is stored as {before}; what is stored of it gives {result.verdict}"
 
 
 def _place(path: Path) -> Path:
@@ -223,3 +235,29 @@ def _differing(runs: Sequence[Named]) -> Iterator[str]:
                 f"the specs of {first.path.name} and {named.path.name} differ in {', '.join(unequal)}: "
                 f"those of {first.path.name} count"
             )
+
+
+_MEASURED = ("slo", "workload", "scenarios", "profiles", "accuracy", "drift")
+"""Blocks of a spec that say what was measured, and not only how it is judged."""
+_LIMITS = frozenset({"max_drop_pts", "min_score", "max_nats_per_token", "max_dnll"})
+"""What such a block has of limits, which may change."""
+
+
+def _described_otherwise(given: Spec, runs: Sequence[Named]) -> Iterator[str]:
+    """Blocks of the given spec that are not what was measured: figures are still of what the record's own spec says."""
+    for named in runs:
+        pairs = {block: (_settings(given.raw.get(block)), _settings(named.run.spec.get(block))) for block in _MEASURED}
+        unequal = [block for block, (now, then) in pairs.items() if now and then and now != then]
+        if unequal:
+            listed = ", ".join(unequal)
+            yield f"{named.path.name} was measured under another {listed} than {given.path.name} asks for, and stays so"
+
+
+def _settings(block: Any) -> Any:
+    """A block without limits and without what is left to the default; a list of one is as good as its only entry."""
+    if isinstance(block, Mapping):
+        found = {key: _settings(value) for key, value in block.items() if key not in _LIMITS}
+        return {key: value for key, value in found.items() if value is not None}
+    if isinstance(block, list | tuple):
+        return _settings(block[0]) if len(block) == 1 else [_settings(each) for each in block]
+    return block

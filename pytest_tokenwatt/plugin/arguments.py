@@ -41,7 +41,7 @@ def take_specs(config: pytest.Config) -> tuple[SpecRequest, ...]:
     typed = config.args_source is pytest.Config.ArgsSource.ARGS
     others: list[str] = []
     for argument in config.args if typed or not (by_option or replays) else []:
-        request = _as_spec(argument, config.invocation_params.dir)
+        request = _as_spec(argument, config.invocation_params.dir, replays[:1])
         if request is None:
             others.append(argument)
         else:
@@ -56,10 +56,12 @@ def take_specs(config: pytest.Config) -> tuple[SpecRequest, ...]:
     return _merged([*whole, *asked]) or tuple(SpecRequest(_absolute(path)) for path in replays[:1])
 
 
-def _as_spec(argument: str, base: Path) -> SpecRequest | None:
+def _as_spec(argument: str, base: Path, stored: tuple[Path, ...]) -> SpecRequest | None:
+    """The request of an argument; ``stored`` is the replay whose items can be named as those of a spec."""
     name, _, node = argument.partition("::")
     path = _absolute(base / name)
-    if path.suffix not in SUFFIXES or not _looks_like_spec(path):
+    replayed = path in map(_absolute, stored)
+    if not replayed and (path.suffix not in SUFFIXES or not _looks_like_spec(path)):
         return None
     return SpecRequest(path, (_node_path(node),) if node else ())
 

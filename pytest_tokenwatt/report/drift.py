@@ -78,11 +78,16 @@ def _identity(control: Divergence) -> dict[str, Any]:
     return {**fields, **_missing(fields, why(control.invalid, "not known of what was scored"))}
 
 
+_PAIR = 2
+"""What a range of confidence holds: the bound and the number of tokens."""
+
+
 def _by_confidence(found: Divergence | None) -> dict[str, dict[str, float]] | None:
     """By range of the baseline's largest probability, what the guaranteed bound is there and of how many tokens."""
     if found is None or not found.by_confidence:
         return None
-    return {name: {"kl_lower": kl, "tokens": int(tokens)} for name, (kl, tokens) in found.by_confidence.items()}
+    whole = {name: pair for name, pair in found.by_confidence.items() if len(pair) == _PAIR}
+    return {name: {"kl_lower": kl, "tokens": int(tokens)} for name, (kl, tokens) in whole.items()}
 
 
 def _histogram(values: Sequence[float]) -> dict[str, list[float]] | None:

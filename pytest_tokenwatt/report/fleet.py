@@ -118,6 +118,8 @@ class _Projection:
         goodput = _first(self.record)
         if goodput is None or not goodput.goodput_tok_s or not self.base.goodput_tok_s:
             return "the goodput is not known"
+        if not goodput.goodput_tok_s / self.base.goodput_tok_s:
+            return "the goodput is next to nothing"
         widths = [goodput.error_pct, self.base.error_pct, self.bands.goodput_pct]
         known = [width for width in widths if width is not None]
         ratio = goodput.goodput_tok_s / self.base.goodput_tok_s
@@ -134,6 +136,8 @@ class _Projection:
         load_tok_s = (self.base.goodput_tok_s or 0.0) * self.fleet / card_count(self.baseline, self.spec)
         error = None if self.bands.energy_pct is None else self.bands.energy_pct / 100.0
         ratio = energy.tokens_per_joule / base.tokens_per_joule
+        if not ratio:
+            return "the energy is next to nothing"
         return _Need.of(load_tok_s / base.tokens_per_joule / 1000.0, ratio, error)
 
     def _words(self, cards: _Need | str, power: _Need | str) -> list[str]:

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tokenwatt.campaign.baselines import captured, gates_changed, stored_baseline
+from pytest_tokenwatt.campaign.baselines import captured, gates_changed, reference_for, stored_baseline
 from pytest_tokenwatt.campaign.capture import Capture, Corpus, drift_file, store_scores
 from pytest_tokenwatt.campaign.promotion import promoted
 from pytest_tokenwatt.campaign.saving import save_baseline
 from pytest_tokenwatt.gates.divergence import kl_delta, perplexity_delta
 from pytest_tokenwatt.gates.shifts import length_delta
 from pytest_tokenwatt.quality.drift.digest import drift_sha256
-from pytest_tokenwatt.records import ConfigRecord, Reason, drift
+from pytest_tokenwatt.records import ConfigRecord, Reason, SuiteRecord, drift
 from pytest_tokenwatt.records.audit import AuditRecord
 from pytest_tokenwatt.records.profiles import PeakMemory, ProfileRecord, ProfileRun
 from pytest_tokenwatt.records.stored import Provenance, StoredFigures
@@ -374,3 +374,42 @@ def test_a_gate_of_the_same_kind_and_configuration_is_never_lost_and_found(then:
         if each.endswith(" has vanished")
     }
     assert came.isdisjoint(went)
+
+
+# --- copies of one run
+
+
+def measured(key: str = "base", role: str = "baseline", score: float = 90.0) -> ConfigRecord:
+    suite = SuiteRecord(
+        name="sums",
+        suite="sums",
+        sha256="ab",
+        scorer="numeric",
+        api="completions",
+        shots=None,
+        max_tokens=16,
+        seeds=1,
+        items=(),
+        score=score,
+        spread_pts=None,
+    )
+    return replace(record(key, role), suites={"sums": suite})
+
+
+def test_copies_of_one_run_give_no_spread(tmp_path: Path) -> None:
+    copies = [stored(measured(), "one.json"), stored(measured(), "copy.json"), stored(measured(score=91.0), "two.json")]
+    found = stored_baseline(load(tmp_path, BOTH), copies)
+    assert [each.suites["sums"].score for each in found.baselines] == [90.0, 91.0]
+    assert "2 stored baselines give the spread" in found.notes[1]
+    assert len(stored_baseline(load(tmp_path, BOTH), copies[:2]).baselines) == 1
+
+
+def test_a_candidate_is_not_compared_with_a_copy_of_its_own_record() -> None:
+    candidate = measured("tuned", "tuned")
+    copy = replace(promoted(candidate), key="base")
+    own = reference_for(candidate, copy)
+    assert own is not None
+    assert own.invalid[0].code == "same_record"
+    assert reference_for(measured("tuned", "tuned", score=91.0), copy) is copy
+    assert reference_for(candidate, None) is None
+    assert reference_for(record("tuned", "tuned"), record()) == record()

@@ -12,8 +12,11 @@ import pytest
 from pytest_tokenwatt.errors import NothingRuns, NotMeasured, UsageError
 from pytest_tokenwatt.records import Verdict
 from pytest_tokenwatt.replay import ReplayLab, open_replay
+from pytest_tokenwatt.store.baselines import write_baseline
+from pytest_tokenwatt.store.replay.read import read_stored
 
 REFERENCE = Path(__file__).resolve().parents[1] / "report" / "reference"
+TWICE = ("pass", "fail", "pass")
 
 
 def replayed(tmp_path: Path, *names: str, **settings: Any) -> ReplayLab:
@@ -108,3 +111,49 @@ def test_what_the_spec_asks_for_and_nobody_stored_is_inconclusive(tmp_path: Path
             result = lab.judge(gate)
             assert (result.verdict, result.reasons[0].code) == (Verdict.INCONCLUSIVE, "not_stored")
     assert {"speed", "memory", "kl"} <= {gate.kind for gate in lab.gates}
+
+
+def notes_of(lab: ReplayLab) -> str:
+    verdicts(lab)
+    done = lab.finish()
+    assert done is not None
+    return "\n".join(done.notes)
+
+
+def test_a_given_spec_of_another_measurement_is_told_and_other_limits_are_not(tmp_path: Path) -> None:
+    stored = json.loads((REFERENCE / "lab-kv-cache.json").read_text(encoding="utf-8"))["spec"]
+    limits = {**stored, "accuracy": {**stored["accuracy"], "max_drop_pts": 20.0}, "gates": {"goodput": {"min": 1.5}}}
+    other = {**stored, "slo": {"ttft_p99_ms": 2000, "tpot_p99_ms": 30}, "workload": {"input_tokens": 77}}
+    for name, spec in (("limits", limits), ("other", other)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(spec), encoding="utf-8")
+    assert "measured under" not in notes_of(replayed(tmp_path, "lab-kv-cache", spec=tmp_path / "limits.json"))
+    told = notes_of(replayed(tmp_path, "lab-kv-cache", spec=tmp_path / "other.json"))
+    assert "lab-kv-cache.json was measured under another slo, workload than other.json asks for" in told
+
+
+def test_a_verdict_that_its_report_does_not_bear_out_is_told(tmp_path: Path) -> None:
+    report = json.loads((REFERENCE / "lab-kv-cache.json").read_text(encoding="utf-8"))
+    gates = [{"id": f"tuned::{gate}", "config": "tuned", "gate": gate, "verdict": "fail"} for gate in ("slo", "goodput")]
+    gates += [{"id": "tuned::contract", "config": "tuned", "gate": "contract", "verdict": verdict} for verdict in TWICE]
+    (tmp_path / "own.json").write_text(json.dumps({**report, "gates": gates}), encoding="utf-8")
+    lab = open_replay([tmp_path / "own.json"], out=tmp_path / "out")
+    told = notes_of(lab)
+    assert "tuned goodput is stored as fail; what is stored of it gives pass" in told
+    assert "accuracy" not in told
+    assert verdicts(lab)["tuned::contract"] is Verdict.FAIL
+
+
+def test_a_score_of_no_answers_is_a_contradiction(tmp_path: Path) -> None:
+    report = json.loads((REFERENCE / "lab-moe-kernels.json").read_text(encoding="utf-8"))
+    for row in report["configs"]:
+        row["accuracy"]["n"] = 0
+    (tmp_path / "none.json").write_text(json.dumps(report), encoding="utf-8")
+    found = verdicts(open_replay([tmp_path / "none.json"], out=tmp_path / "out"))
+    assert found["tuned::accuracy[gsm8k-5shot]"] is Verdict.INVALID
+
+
+def test_a_stored_baseline_beside_a_replayed_one_is_said_to_be_unused(tmp_path: Path) -> None:
+    base = read_stored(REFERENCE / "lab-kv-cache.json").records[0]
+    write_baseline(tmp_path / "main.json", base, {})
+    lab = replayed(tmp_path, "lab-moe-kernels", baselines=[tmp_path / "main.json"])
+    assert "the replayed files hold the baseline, so that main.json is not used" in notes_of(lab)

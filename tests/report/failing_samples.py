@@ -93,7 +93,8 @@ def _worse(profile: ProfileRecord) -> ProfileRecord:
 
 def failing_records(spec: Spec) -> tuple[ConfigRecord, ConfigRecord]:
     """A baseline, and a candidate that breaks every promise."""
-    far = replace(KL, **dict.fromkeys(("kl", "kl_lower", "kl_sampled", "kl_median", "kl_per_token"), FARTHER))
+    bounds: dict[str, Any] = dict.fromkeys(("kl", "kl_lower", "kl_sampled", "kl_median", "kl_per_token"), FARTHER)
+    far = replace(KL, **bounds)
     perplexity = {name: replace(each, nll=(3.2, 3.4), ppl=27.1) for name, each in DRIFT.perplexity.items()}
     candidate = replace(
         with_suites(TUNED, 30, "gsm8k-5shot", tokens=30),

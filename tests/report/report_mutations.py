@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 Place = tuple[str | int, ...]
 Document = dict[str, Any]
-NOT_FIGURES = (None, "", "many", "12", True, False, [], {}, [None], {"": 0}, "\x00\ud800")
+NOT_FIGURES: tuple[Any, ...] = (None, "", "many", "12", True, False, [], {}, [None], {"": 0}, "\x00\ud800")
 """Of other types than a figure or a block is; the last is no text that UTF-8 can hold."""
 BAD_NUMBERS = (math.nan, math.inf, -math.inf, 10**40)
 """No numbers that a report may hold."""

@@ -22,10 +22,12 @@ from pytest_tokenwatt.report.schema import report_schema
 REFERENCE = Path(__file__).parent / "reference"
 FAULT = Reason("engine_died", "the engine ended during window 2")
 SCENARIOS = [{"name": "chat"}, {"name": "rag", "slo": {"ttft_p99.9_ms": 4000}}]
-TWO_SUITES = [
+TWO_SUITES: list[dict[str, Any]] = [
     {"name": "gsm8k-5shot", "suite": "gsm8k.jsonl", "max_drop_pts": 1.0},
     {"name": "mmlu", "suite": "mmlu.jsonl", "max_drop_pts": 2.0},
 ]
+RANGES = {"enum", "const", "pattern", "minLength", "minimum", "maximum", "exclusiveMinimum", "minItems", "maxItems"}
+"""What the schema says of values beyond their types."""
 Report = dict[str, Any]
 
 
@@ -34,17 +36,21 @@ def validator() -> Draft202012Validator:
     return Draft202012Validator(report_schema())
 
 
-def faults(document: Any) -> list[str]:
-    """Where a document breaks the schema, in one line each; of alternatives the ones that come nearest."""
-    return [line for error in validator().iter_errors(document) for line in _lines(error)]
+def faults(document: Any, *, ranges: bool = True) -> list[str]:
+    """Where a document breaks the schema, in one line each; of alternatives what is wrong with those of its type.
+
+    Without ``ranges`` only the keys and the types of their values count.
+    """
+    found = [each for error in validator().iter_errors(document) for each in _innermost(error)]
+    return [f"{each.json_path}: {each.message:.200}" for each in found if ranges or each.validator not in RANGES]
 
 
-def _lines(error: ValidationError) -> Iterator[str]:
+def _innermost(error: ValidationError) -> Iterator[ValidationError]:
     inner = [each for each in error.context or () if not (each.validator == "type" and each.instance is error.instance)]
     if not inner:
-        yield f"{error.json_path}: {error.message:.200}"
+        yield error
     for each in inner:
-        yield from _lines(each)
+        yield from _innermost(each)
 
 
 def is_valid(document: Any) -> bool:
@@ -63,7 +69,14 @@ def with_suites(record: ConfigRecord, right: int, *names: str, tokens: int = 100
     items = tuple(ItemResult(f"q{n}", 0, outcome, None, tokens + n % 7) for n, outcome in enumerate(outcomes))
     counts = {"correct": right, "wrong": 50 - right, "unparseable": 0, "truncated": 0, "failed": 0}
     domains = {item.id: "even" if number % 2 else "odd" for number, item in enumerate(items)}
-    shared = {"items": items, "counts": counts, "control": items, "domains": domains, "score": 2.0 * right, "n": None}
+    shared: dict[str, Any] = {
+        "items": items,
+        "counts": counts,
+        "control": items,
+        "domains": domains,
+        "score": 2.0 * right,
+        "n": None,
+    }
     return replace(record, suites={name: replace(SUITE, name=name, **shared) for name in names})
 
 

@@ -26,7 +26,26 @@ def content_of(path: Path = KV_CACHE) -> dict[str, Any]:
     return content
 
 
+def believed(content: Any) -> Any:
+    """One of our own reports, each measurement of which says that it is to be believed unless it says otherwise."""
+    for entry in content["configs"] if isinstance(content, dict) and "schema" in content else ():
+        listed = entry.get("accuracy") or []
+        accuracy = listed if isinstance(listed, list) else [listed]
+        named = [each for name in ("profiles", "budget", "timed_audit", "scenarios") for each in _values(entry, name)]
+        runs = [run for profile in _values(entry, "profiles") for run in profile.get("runs") or ()]
+        corpora = _values(entry.get("kl") or {}, "ppl")
+        blocks = [entry, entry.get("energy"), entry.get("kl"), *accuracy, *named, *runs, *corpora]
+        for block in filter(None, blocks):
+            block.setdefault("validity", {"valid": True, "reasons": []})
+    return content
+
+
+def _values(entry: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    return list((entry.get(name) or {}).values())
+
+
 def stored(tmp_path: Path, content: Any) -> StoredRun:
+    believed(content)
     path = tmp_path / "report.json"
     path.write_text(json.dumps(content), encoding="utf-8")
     return read_stored(path)
@@ -375,3 +394,21 @@ def test_several_scenarios_keep_their_names_and_bounds(tmp_path: Path) -> None:
     assert [each.name for each in tuned.scenarios["rag"].percentiles] == ["e2e_p90_ms"]
     assert tuned.scenarios["rag"].slo[0].bound_ms == 900.0
     assert list(tuned.audits) == ["goodput[chat]"]
+
+
+@pytest.mark.parametrize("place", [(), ("energy",), ("profiles", "serve"), ("kl",)])
+def test_a_measurement_that_lost_its_validity_is_not_taken_for_valid(tmp_path: Path, place: tuple[str, ...]) -> None:
+    content = believed(own_report())
+    block = content["configs"][1]
+    for name in place:
+        block = block.setdefault(name, {"validity": None, "note": "a measurement"})
+    del block["validity"]
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(UsageError, match=r"validity: the key is missing"):
+        read_stored(path)
+
+
+def test_a_status_of_its_own_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="neither draft nor published"):
+        stored(tmp_path, {**content_of(), "status": "many"})

@@ -14,6 +14,7 @@ from pytest_tokenwatt.records.drift import DriftRecord
 from pytest_tokenwatt.records.stored import Provenance, StoredFigures
 from pytest_tokenwatt.store.replay import machine
 from pytest_tokenwatt.store.replay.asked import profile_settings
+from pytest_tokenwatt.store.replay.complete import check_validity
 from pytest_tokenwatt.store.replay.engine_facts import audits, precision, startup
 from pytest_tokenwatt.store.replay.fields import Fields
 from pytest_tokenwatt.store.replay.named import role_of
@@ -36,7 +37,8 @@ KIND = "lab report"
 SCHEMA = "tokenwatt-report/1"
 _BASELINE = "baseline"
 _GOODPUT = "goodput"
-_VERDICTS = frozenset(("pass", "fail", "invalid", "inconclusive"))
+_VERDICTS = ("fail", "invalid", "inconclusive", "pass")
+"""The worst first."""
 _QUICK, _INTERRUPTED = "Quick mode:", "Interrupted run: "
 
 
@@ -49,15 +51,33 @@ def read_lab_report(path: Path, content: Mapping[str, Any]) -> StoredRun:
         raise UsageError(what, where=str(path), remedy="read it with the version that wrote it")
     spec, notes = report_spec(report)
     rows = _rows(report)
+    if schema is not None:
+        check_validity(rows)
     reader = _Reader(report, spec, rows)
     return StoredRun(
         kind=KIND,
         spec=spec,
         records=tuple(reader.record(key, row) for key, row in rows.items()),
         notes=(*notes, *_beside(path)),
-        status=report.text("status"),
+        status=_status(report),
         title=report.text("title"),
+        verdicts=dict(_listed(report)),
     )
+
+
+def _listed(report: Fields) -> Iterator[tuple[str, str]]:
+    """The verdicts of the report by the gate's id."""
+    for row in report.rows("gates"):
+        identity, verdict = row.text("id"), row.text("verdict")
+        if identity is not None and verdict in _VERDICTS:
+            yield identity, verdict
+
+
+def _status(report: Fields) -> str | None:
+    status = report.text("status")
+    if status not in (None, "draft", "published"):
+        raise report.wrong("status", f"{status!r} is neither draft nor published")
+    return status
 
 
 def _rows(report: Fields) -> dict[str, Fields]:
@@ -195,7 +215,7 @@ class _Reader:
     def _verdicts(self, key: str) -> dict[str, str]:
         """The contract: what the engine answered is not part of a report, only whether that was enough."""
         told = {row.text("verdict") for row in self.report.rows("gates") if _is_contract(row, key)}
-        found = next(iter(told & _VERDICTS), None)
+        found = next((verdict for verdict in _VERDICTS if verdict in told), None)
         return {"contract": found} if found else {}
 
     def _provenance(self) -> Provenance:

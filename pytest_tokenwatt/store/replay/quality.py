@@ -69,8 +69,10 @@ def _counts(entry: Fields) -> dict[str, int]:
 
 
 def _contradiction(name: str, entry: Fields, score: float | None, base: float | None) -> tuple[Reason, ...]:
-    """A stored difference that is not the difference of the stored scores."""
+    """A stored difference that is not the difference of the stored scores, or one of no answers at all."""
     delta = entry.number("delta_pts")
+    if entry.count("n") == 0 and (delta is not None or score is not None):
+        return (Reason("contradiction", f"{name}: figures of 0 answers are stored"),)
     if delta is None or score is None or base is None or abs(score - base - delta) <= _ROUNDED_PTS:
         return ()
     text = f"{name}: a difference of {delta:g} pt is stored, but the scores {score:g} and {base:g} differ by"
