@@ -283,7 +283,11 @@ class Lab(Desk):
         return self._reference.baselines if self._reference is not None and self._compares_stored else ()
 
     def _remarks(self) -> Sequence[str]:
-        return self._reference.notes if self._reference is not None and self._compares_stored else ()
+        if self._reference is None:
+            return ()
+        if not self._compares_stored:
+            return (f"{self._reference.chosen.path.name} is not compared with: the baseline is measured in this run",)
+        return self._reference.notes
 
     def _provenance(self) -> Provenance:
         drivers = {gpu.driver for phase in self._phases.values() for gpu in phase.record.gpus if gpu.driver}

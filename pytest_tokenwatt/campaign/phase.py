@@ -67,8 +67,10 @@ class Phase:
     def stop(self) -> None:
         """Stop the engine if it runs; safe to call again."""
         if self.engine is not None:
-            limit_s = self.configuration.engine.stop_timeout_s
-            self._session.say(f"{self.configuration.key}: stopping the engine (it has {limit_s:g} s)")
+            settings = self.configuration.engine
+            stopping = f"stopping the engine (it has {settings.stop_timeout_s:g} s)"
+            said = "leaving the engine as it is" if settings.method == "attach" else stopping
+            self._session.say(f"{self.configuration.key}: {said}")
             self.engine.stop()
             self.engine = None
 

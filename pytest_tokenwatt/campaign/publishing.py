@@ -37,16 +37,19 @@ class Publication:
     def write(self, path: Path, copies: Sequence[Path], environ: Mapping[str, str]) -> tuple[str, ...]:
         """Write ``report.json`` at ``path``, its other forms beside it, the ``copies``, and the step summary.
 
-        Returns a line for each form that could not be made. Raises ``OSError`` when a file cannot be written.
+        Returns a line for each form that could not be made. Raises ``OSError`` when a file cannot be written, and
+        ``UsageError`` when a copy was asked for that needs a package that is missing; all other forms are there then.
         """
         write_json(path, self._report)
-        for place in (path.with_suffix(".md"), *copies):
+        for place in (path.with_suffix(".md"), *(copy for copy in copies if copy.suffix != ".html")):
             self._write_form(place)
         complaints = list(self._html_at(path.with_suffix(".html")))
         summary = environ.get(STEP_SUMMARY)
         if summary:
             told = step_summary.append(summary, self._markdown(path))
             complaints += [told] if told else []
+        for page in (copy for copy in copies if copy.suffix == ".html"):
+            self._write_form(page)
         return tuple(complaints)
 
     def _write_form(self, place: Path) -> None:

@@ -40,7 +40,7 @@ def unusable(reasons: Sequence[Reason], rule: str = "") -> Finding:
 def no_baseline(on_missing: str, text: str, rule: str, value: float | None = None, unit: str | None = None) -> Finding:
     """A relative gate without any baseline: fails, or under ``record`` is skipped with its own figure."""
     records = on_missing == "record"
-    reason = Reason("no_baseline", "there is no baseline to compare with; measure one or name its record")
+    reason = Reason("no_baseline", "there is no baseline to compare with; measure one, or name its record")
     verdict = Verdict.INCONCLUSIVE if records else Verdict.FAIL
     return Finding(verdict, text, rule, value, unit, reasons=(reason,), skips=records)
 

@@ -6,6 +6,7 @@ import argparse
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -197,5 +198,15 @@ def _reports(config: pytest.Config) -> tuple[Path, ...]:
 
 def _report_problems(reports: tuple[Path, ...]) -> Iterator[str]:
     for path in reports:
-        if path.suffix not in REPORTS:
+        if path.suffix == ".html":
+            yield from _page_problems(path)
+        elif path.suffix not in REPORTS:
             yield f"--tokenwatt-report={path}: unknown kind of report; use one of {', '.join(REPORTS)}"
+
+
+def _page_problems(path: Path) -> Iterator[str]:
+    """A page that cannot be made is said at once, not behind the last measurement."""
+    absent = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
+    if absent:
+        remedy = "pip install 'pytest-tokenwatt[report]'"
+        yield f"--tokenwatt-report={path}: a page needs {' and '.join(absent)}; {remedy}"

@@ -93,7 +93,7 @@ class Outcome:
                 verbosity = self._config.get_verbosity()
                 writer.write(bench.finished.table(writer.fullwidth, writer.hasmarkup, encoding(), verbosity))
         for line in self._saving.lines:
-            terminalreporter.write_line(f"tokenwatt: {line}")
+            terminalreporter.write_line(f"tokenwatt: {line}", yellow="is not stored" in line)
         for complaint in self._complaints:
             terminalreporter.write_line(f"tokenwatt: {complaint}", red=True)
 

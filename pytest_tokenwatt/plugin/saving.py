@@ -49,15 +49,16 @@ class Saving:
         gates = {f"{bench.nodeid}::{gate.config}::{gate.gate}" for gate in bench.lab.gates}
         return Course(
             gates=tuple(f"{gate.config}::{gate.gate}" for gate in bench.lab.gates),
-            narrowed=tuple(self._narrowing(bench)),
+            narrowed=tuple(self._narrowing(bench, left_out=bool(ours))),
             deselected=len(ours),
             failed_tests=len(self._failed - gates),
             interrupted=self._interrupted,
             quick=bench.spec.is_quick,
         )
 
-    def _narrowing(self, bench: Bench) -> Iterator[str]:
-        for name, typed in _SELECTING.items():
+    def _narrowing(self, bench: Bench, *, left_out: bool) -> Iterator[str]:
+        """What selected; pytest's own options count only where they left something out."""
+        for name, typed in _SELECTING.items() if left_out else ():
             value = self._config.getoption(name, None)
             if value and typed:
                 yield f"{typed} {value}" if isinstance(value, str) else typed

@@ -66,6 +66,7 @@ def convert(conversion: Conversion, target: Path) -> Converted:
     meta = target.with_name(f"{target.name.removesuffix('.jsonl')}.meta.json")
     _check_target(conversion, target, meta)
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         with _replacing(meta) as beside, _replacing(target) as suite:
             items, sha256 = _write_rows(conversion, target, suite)
             converted = Converted(target, meta, sha256, items)

@@ -392,6 +392,8 @@ def measured(key: str = "base", role: str = "baseline", score: float = 90.0) -> 
         items=(),
         score=score,
         spread_pts=None,
+        counts={},
+        invalid=(),
     )
     return replace(record(key, role), suites={"sums": suite})
 

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from pytest_tokenwatt.campaign.promotion import promoted
 from pytest_tokenwatt.errors import NothingRuns, NotMeasured, UsageError
 from pytest_tokenwatt.records import Verdict
 from pytest_tokenwatt.replay import ReplayLab, open_replay
 from pytest_tokenwatt.store.baselines import write_baseline
+from pytest_tokenwatt.store.records_json import write_record
 from pytest_tokenwatt.store.replay.read import read_stored
 
 REFERENCE = Path(__file__).resolve().parents[1] / "report" / "reference"
@@ -133,7 +135,9 @@ def test_a_given_spec_of_another_measurement_is_told_and_other_limits_are_not(tm
 
 def test_a_verdict_that_its_report_does_not_bear_out_is_told(tmp_path: Path) -> None:
     report = json.loads((REFERENCE / "lab-kv-cache.json").read_text(encoding="utf-8"))
-    gates = [{"id": f"tuned::{gate}", "config": "tuned", "gate": gate, "verdict": "fail"} for gate in ("slo", "goodput")]
+    gates = [
+        {"id": f"tuned::{gate}", "config": "tuned", "gate": gate, "verdict": "fail"} for gate in ("slo", "goodput")
+    ]
     gates += [{"id": "tuned::contract", "config": "tuned", "gate": "contract", "verdict": verdict} for verdict in TWICE]
     (tmp_path / "own.json").write_text(json.dumps({**report, "gates": gates}), encoding="utf-8")
     lab = open_replay([tmp_path / "own.json"], out=tmp_path / "out")
@@ -157,3 +161,12 @@ def test_a_stored_baseline_beside_a_replayed_one_is_said_to_be_unused(tmp_path: 
     write_baseline(tmp_path / "main.json", base, {})
     lab = replayed(tmp_path, "lab-moe-kernels", baselines=[tmp_path / "main.json"])
     assert "the replayed files hold the baseline, so that main.json is not used" in notes_of(lab)
+
+
+def test_a_record_replayed_against_a_copy_of_itself_compares_nothing(tmp_path: Path) -> None:
+    tuned = read_stored(REFERENCE / "lab-moe-kernels.json").records[1]
+    write_record(tmp_path / "tuned.json", tuned)
+    write_baseline(tmp_path / "main.json", promoted(tuned), {})
+    lab = open_replay([tmp_path / "tuned.json"], out=tmp_path / "out", baselines=[tmp_path / "main.json"])
+    assert verdicts(lab)["tuned::goodput"] is Verdict.INVALID
+    assert "difference" not in report_of(lab)["summary"]

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from scripted_lab import ALL, Project
+
+from pytest_tokenwatt.store.records_json import write_record
+from pytest_tokenwatt.store.replay.read import read_stored
+
+STORED = Path(__file__).resolve().parents[1] / "report" / "reference" / "lab-moe-kernels.json"
 
 
 @pytest.fixture
@@ -91,3 +98,18 @@ def test_strict_settings_find_nothing(project: Project) -> None:
 @pytest.mark.parametrize("absent", ["terminal", "capture", "cacheprovider", "junitxml", "tokenwatt_aliases"])
 def test_other_plugins_may_be_missing(project: Project, absent: str) -> None:
     assert project.run("-p", f"no:{absent}", "lab.yaml").ret == 0
+
+
+def test_items_of_a_replay_are_named_as_they_are_shown(project: Project) -> None:
+    (project.pytester.path / "lab.json").write_bytes(STORED.read_bytes())
+    replay = "--tokenwatt-replay=lab.json"
+    assert "lab.json::tuned::slo" in project.collected(replay)
+    assert project.collected(replay, "lab.json::tuned::slo") == ["lab.json::tuned::slo"]
+    assert project.collected(replay, "lab.json") == project.collected(replay)
+
+
+def test_items_of_a_replayed_directory_are_named_as_they_are_shown(project: Project) -> None:
+    run = project.pytester.mkdir("run")
+    write_record(run / "record-baseline.json", read_stored(STORED).records[0])
+    shown = project.collected("--tokenwatt-replay=run")
+    assert project.collected("--tokenwatt-replay=run", shown[0]) == shown[:1]

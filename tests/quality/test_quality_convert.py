@@ -195,7 +195,9 @@ def test_the_source_cannot_be_the_target(source: Callable[..., Path]) -> None:
     with pytest.raises(UsageError, match="is a directory"):
         convert(conversion, path.parent)
     with pytest.raises(UsageError, match="cannot be written"):
-        convert(conversion, path.parent / "absent" / "suite.jsonl")
+        convert(conversion, path / "suite.jsonl")
+    convert(conversion, path.parent / "absent" / "suite.jsonl")
+    assert (path.parent / "absent" / "suite.jsonl").is_file()
 
 
 def test_an_empty_source_gives_no_suite(source: Callable[..., Path]) -> None:

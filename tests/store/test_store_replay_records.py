@@ -147,3 +147,9 @@ def message_of(path: Path) -> str | None:
     except UsageError as error:
         return str(error)
     return None
+
+
+def test_the_directory_of_a_run_that_ended_early_says_how_to_go_on(tmp_path: Path) -> None:
+    (tmp_path / "journal.jsonl").touch()
+    with pytest.raises(UsageError, match="ended before a configuration was measured; go on with --tokenwatt-resume"):
+        read_stored(tmp_path)

@@ -15,6 +15,7 @@ from pytest_tokenwatt.store.replay.named import config_entry, named
 from pytest_tokenwatt.store.stored_run import StoredRun
 
 RECORDS = "record-*.json"
+_JOURNAL = "journal.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ def _nothing(path: Path) -> UsageError:
     except OSError:
         below = []
     remedy = f"name one of its runs: {', '.join(dict.fromkeys(below))}" if below else "name a run directory"
+    if not below and (path / _JOURNAL).is_file():
+        remedy = "its run ended before a configuration was measured; go on with --tokenwatt-resume"
     return UsageError(f"holds no {RECORDS}", where=str(path), remedy=remedy)
 
 
