@@ -72,7 +72,7 @@ def test_the_sums_are_those_of_the_generator(tmp_path: Path) -> None:
         ),
         (("arithmetic", "out.jsonl", "--count", "x"), "argument --count: x is no whole number from 0; see"),
         (("arithmetic", "out.jsonl", "--count", "0"), "out.jsonl: gives no items; "),
-        (("arithmetic", "/dev/null/out.jsonl"), "/dev/null/out.jsonl: cannot be written (Not a directory); "),
+        (("arithmetic", "/dev/null/out.jsonl"), "/dev/null/out.jsonl: cannot be written (File exists); "),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_code_4(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
