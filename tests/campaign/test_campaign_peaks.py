@@ -63,6 +63,7 @@ def test_what_the_engine_does_not_tell_is_missing_with_its_reason() -> None:
     assert other.peaks.missing["running"] == "the engine has no metric vllm:num_requests_running"
 
 
+@pytest.mark.slow
 def test_a_slow_endpoint_is_said() -> None:
     def slow() -> ServerMetrics:
         time.sleep(1.2)

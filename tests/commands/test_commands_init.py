@@ -19,6 +19,8 @@ from pytest_tokenwatt.spec.reader import parse_source
 from pytest_tokenwatt.spec.variables import expand
 from pytest_tokenwatt.testing.nvml import FakeNvml
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
@@ -58,7 +60,6 @@ def test_the_embedded_engine_gives_a_spec_that_plans_without_an_error(
     planned.stdout.no_fnmatch_line("*problems*")
 
 
-@pytest.mark.slow
 def test_the_spec_of_the_embedded_engine_runs(
     embedded: str, pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,21 +138,18 @@ def test_the_gpus_that_a_server_computes_on_are_counted(
     assert (spec.model.tensor_parallel, [source.source for source in spec.power]) == (2, ["board"])
 
 
-@pytest.mark.slow
 def test_a_gateway_without_token_ids_gets_text_prompts(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = asked(capsys, place, fake("--model", "tiny", "--manners", "no-ids"))
     assert spec.engine.prompt == "text"
     assert "REQUIRED" not in (place / "asked.yaml").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
 def test_a_server_that_refuses_unknown_fields_is_asked_plainly(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = asked(capsys, place, fake("--model", "tiny", "--manners", "strict"))
     assert not spec.engine.ignore_eos
     assert spec.engine.extra_body == {"return_token_ids": None, "stream_options": {"include_usage": True}}
 
 
-@pytest.mark.slow
 def test_what_cannot_be_helped_is_said_in_the_spec(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = asked(capsys, place, fake("--model", "tiny", "--manners", "no-usage,usage-at-end"))
     assert (spec.engine.api, spec.engine.extra_body) == ("completions", {})
@@ -169,7 +167,6 @@ def test_one_of_several_models_must_be_named(place: Path, capsys: pytest.Capture
     assert "It also serves one." in Path("tokenwatt.yaml").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
 def test_a_server_of_something_else_is_one_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with serving(fake("--manners", "redirect"), place) as url:
         done = call(capsys, "init", "--endpoint", url)

@@ -68,6 +68,7 @@ def test_a_coarser_cache_fails_by_its_flips(pytester: pytest.Pytester) -> None:
     assert baseline["control"]["flips"] == 0
 
 
+@pytest.mark.slow
 def test_the_same_precision_passes(pytester: pytest.Pytester) -> None:
     write(pytester.path, tuned=("--seed", "0", "--max-num-seqs", "8"))
     result = pytester.runpytest(*RUN, "-k", "accuracy")

@@ -38,6 +38,7 @@ def record_of(root: Path, key: str = "tuned") -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_a_profile_shorter_than_the_contract_is_run_again_too(pytester: pytest.Pytester) -> None:
     write(pytester.path)
     result = pytester.runpytest(*RUN, "budget")

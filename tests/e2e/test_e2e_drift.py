@@ -62,6 +62,7 @@ def test_divergence_follows_the_precision(pytester: pytest.Pytester) -> None:
     assert found["int4"]["top1_agreement"] < found["fp8"]["top1_agreement"] <= 1.0
 
 
+@pytest.mark.slow
 def test_a_coarse_cache_fails_both_gates_and_tests_can_read_them(pytester: pytest.Pytester) -> None:
     write(pytester.path, "--kv-cache-dtype", "int4")
     pytester.makepyfile(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -10,7 +11,9 @@ def children() -> set[int]:
     """Process ids of this process's living children."""
     found = set()
     for task in Path("/proc/self/task").iterdir():
-        found |= {int(pid) for pid in (task / "children").read_text().split()}
+        # A thread of an earlier test may end between the listing and the reading.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found |= {int(pid) for pid in (task / "children").read_text().split()}
     return found
 
 

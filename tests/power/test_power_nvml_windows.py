@@ -20,6 +20,8 @@ from pytest_tokenwatt.power.sampler import Sampler
 from pytest_tokenwatt.records.power import PowerTrace, WindowPower
 from pytest_tokenwatt.testing import FakeGpu, FakeNvml, running_fake_nvml
 
+pytestmark = pytest.mark.slow
+
 pytest_plugins = ["pytest_tokenwatt.testing"]
 
 HZ = 20.0
@@ -193,7 +195,6 @@ def test_a_slow_gpu_holds_up_nobody_else(cases: dict[str, Case]) -> None:
         assert late_ms[len(late_ms) // 2] < 500
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("counter", "method", "error"), [(True, "energy_counter", 0.001), (False, "trapezoid", 0.01)])
 def test_a_minute_of_a_load_that_swings(fake_nvml: FakeNvml, counter: bool, method: str, error: float) -> None:
     """A sensor that averages 1 s, read at 1 Hz, of power that jumps between 110 and 620 W every 3.5 s."""

@@ -6,6 +6,7 @@ import time
 from array import array
 
 import numpy as np
+import pytest
 from html_samples import full_report, power, probe, sample, serving
 
 from pytest_tokenwatt.report.html.material import Material
@@ -17,6 +18,7 @@ HOUR_S = 3600
 REQUESTS = 300_000
 
 
+@pytest.mark.slow
 def test_a_run_of_an_hour_on_eight_boards_is_small_and_quick() -> None:
     generator = np.random.default_rng(7)
     probes = tuple(

@@ -48,6 +48,7 @@ def test_a_full_cache_preempts_and_every_request_still_gets_its_tokens() -> None
         assert served.metric("vllm:kv_cache_usage_perc{") == 0.0
 
 
+@pytest.mark.slow
 def test_with_fp8_twice_as_many_fit() -> None:
     with serving(*CUT, "--kv-cache-dtype", "fp8") as served:
         counts, running, usage = crowd(served, 4)

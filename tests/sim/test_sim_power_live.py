@@ -76,6 +76,7 @@ def test_an_idle_engine_tells_its_board_and_idle_power(engine: Served) -> None:
     assert idle["energy_j"] > 0
 
 
+@pytest.mark.slow
 def test_load_raises_power_and_the_counter_follows_wall_time(engine: Served) -> None:
     with loaded(engine):
         time.sleep(0.3)
@@ -106,6 +107,7 @@ def test_metrics_tell_when_the_process_started(engine: Served) -> None:
     assert 0 < time.time() - engine.metric("process_start_time_seconds") < 600
 
 
+@pytest.mark.slow
 def test_a_throttling_board_says_so_and_serves_slower() -> None:
     took_s = {}
     for faults in ((), ("--fault", "throttle=4")):
