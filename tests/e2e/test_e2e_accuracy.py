@@ -94,6 +94,7 @@ def test_a_server_that_misbehaves_is_named(pytester: pytest.Pytester, fault: str
     assert any(fnmatch(note, said) for note in stored["notes"])
 
 
+@pytest.mark.slow
 def test_requests_that_are_turned_away_for_a_while_lose_nothing(pytester: pytest.Pytester) -> None:
     write(pytester.path, "--fault", "http-429=0.2", "--fault", "retry-after=0", items=30)
     result = pytester.runpytest(*RUN, "-k", "accuracy")

@@ -10,6 +10,8 @@ from engine_workshop import Workshop, fake, open_workshop
 
 from pytest_tokenwatt.records import Contract, ProbeOutcome
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def workshop(tmp_path: Path) -> Iterator[Workshop]:
