@@ -8,7 +8,7 @@ OLDEST_VENV := .venv-oldest
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-oldest test-slow test-vllm lint bench clean
+.PHONY: demo test test-oldest test-slow test-vllm fuzz lint bench clean
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("pytest-tokenwatt needs Python 3.11 or newer; set PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -35,6 +35,11 @@ $(OLDEST_VENV)/.installed: pyproject.toml
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
+
+# Random examples instead of the fixed ones of the other runs, and ten times as many: for nights, not for gates.
+fuzz: $(STAMP)
+	$(BIN)/python -m pytest --hypothesis-profile=fuzz -m 'hypothesis and not vllm'
+	$(BIN)/python -m pytest --hypothesis-profile=fuzz -m slow tests/report/test_report_mutations.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -9,6 +9,10 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["pytester", "pytest_tokenwatt.testing"]
 
-# Machines that run tests beside an engine are busy: a slow example is no defect.
-settings.register_profile("steady", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+# Machines that run tests beside an engine are busy: a slow example is no defect. The same tree gives the same verdict
+# every time; `make fuzz` looks for examples that nobody has seen.
+settings.register_profile(
+    "steady", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+settings.register_profile("fuzz", settings.get_profile("steady"), max_examples=600, derandomize=False)
 settings.load_profile("steady")

@@ -22,6 +22,8 @@ from pytest_tokenwatt.records.drift import Divergence, KlDelta, PerplexityDelta
 _UNIT = "nats"
 _HALF_WIDTH = 1.96
 """Standard errors to a two-sided 95 % half-width."""
+_MOST_SEQUENCES = 1_000_000
+"""More than that is no advice that anybody can follow."""
 
 
 # --- kl
@@ -93,8 +95,8 @@ def _needed(sequences: int, delta: KlDelta, limit: float) -> str:
     """How many sequences would show that the divergence is within the limit, if it is what it seems."""
     if delta.value is None or not delta.se or not delta.value < limit:
         return ""
-    needed = math.ceil(sequences * (ONE_SIDED * delta.se / (limit - delta.value)) ** 2)
-    return f", about {needed:,} would show less"
+    needed = sequences * (ONE_SIDED * delta.se / (limit - delta.value)) ** 2
+    return f", about {math.ceil(needed):,} would show less" if needed < _MOST_SEQUENCES else ""
 
 
 # --- perplexity

@@ -177,6 +177,8 @@ def test_fixtures_of_the_lab(tmp_path: Path) -> None:
         "    assert set(audit.runs) == {'serve', 'goodput'} and abs(audit.gap_median()) < 0.5\n",
         encoding="utf-8",
     )
-    report = run_spec(tmp_path, quick_spec(configs=PAIR, profiles={"serve": SERVE}, audit={"picked": 4}), "test_lab.py")
+    text = quick_spec(configs=PAIR, profiles={"serve": SERVE}, audit={"picked": 4})
+    # Whether the built-in gates can tell 3 % in so short runs is up to the machine; here the fixtures are asked.
+    report = run_spec(tmp_path, text, "test_lab.py", "-k", "test_lab.py")
     assert starts_of(tmp_path)[-1] == "baseline again"
     assert gate_of(report, "tuned::faster")["verdict"] == "pass"

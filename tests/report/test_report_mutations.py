@@ -18,8 +18,8 @@ from pytest_tokenwatt.errors import UsageError
 from pytest_tokenwatt.replay import ReplayLab, open_replay
 from pytest_tokenwatt.store.atomic import dump_json
 
-QUICK = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-LONG = settings(QUICK, max_examples=500, derandomize=False)
+QUICK = settings(suppress_health_check=list(HealthCheck))
+LONG = settings(QUICK, max_examples=500)
 FORMS = {**{f"failing {name}": form for name, form in FAILING.items()}, **PASSING}
 FILE = "stored.json"
 ALL = "goodput accuracy kl perplexity length speed memory audit budget precision score"

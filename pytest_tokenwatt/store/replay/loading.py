@@ -19,7 +19,7 @@ def load_mapping(path: Path) -> dict[str, Any]:
     """The mapping that a JSON file holds.
 
     Raises ``UsageError`` when the file is absent, no JSON, or no mapping, and when it holds what JSON cannot or nobody
-    can print: NaN, infinity, half a character, more than ``MAX_DEPTH`` levels.
+    can print: NaN, infinity, numbers beyond 64 bits, half a character, more than ``MAX_DEPTH`` levels.
     """
     try:
         content = json.loads(_text(path), parse_constant=_refuse)
@@ -75,14 +75,15 @@ def _fault(depth: int, value: Any) -> str | None:
         return f"is nested more than {MAX_DEPTH} levels deep"
     if isinstance(value, str) and _broken(value):
         return "holds half a character (an unpaired surrogate)"
-    if isinstance(value, int):
-        return None if _fits(value) else "is a number beyond all measure"
     if isinstance(value, float) and not math.isfinite(value):
         return "is no finite number"
+    if isinstance(value, int | float) and not _fits(value):
+        return "is a number beyond all measure"
     return None
 
 
-def _fits(value: int) -> bool:
+def _fits(value: float) -> bool:
+    """Nanoseconds since 1970 are the largest numbers of a record; squares of what is within must stay finite."""
     return -(1 << 63) <= value < 1 << 63
 
 
