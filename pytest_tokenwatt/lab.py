@@ -127,9 +127,16 @@ class Lab(Desk):
         return render_plan(view, Screen(width, color, encoding))
 
     def select(
-        self, selected: Sequence[GateSpec], live_configs: Sequence[str] = (), kinds: frozenset[str] = EVERYTHING
+        self,
+        selected: Sequence[GateSpec],
+        live_configs: Sequence[str] = (),
+        kinds: frozenset[str] = EVERYTHING,
+        measured: Sequence[str] = (),
     ) -> None:
-        """Say what will be judged, for which configurations tests want the running engine, and what they measure."""
+        """Say what will be judged, for which configurations tests want the running engine, and what they measure.
+
+        ``measured`` are the configurations that tests ask for figures, ``kinds`` what figures those are.
+        """
         self._live = set(live_configs)
         base, named = self.spec.baseline, {gate.config for gate in selected} | set(live_configs)
         self._compares_stored = self._reference is not None and (base is None or base.key not in named)
@@ -141,7 +148,7 @@ class Lab(Desk):
             blocks = {AUDIT: self.spec.audit, BUDGET: self.spec.budget}
             asked |= {kind for kind, block in blocks.items() if block is not None}
         self._kinds = with_implied(asked)
-        self._needed = self._keys_for(selected, live_configs)
+        self._needed = self._keys_for(selected, (*live_configs, *measured))
 
     def last_phase_of(self, gate: GateSpec) -> str:
         """Key of the last configuration that must be measured before the gate can be judged, or ``AFTER`` all."""

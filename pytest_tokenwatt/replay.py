@@ -63,7 +63,11 @@ class ReplayLab(Desk):
         return "\n".join(["a replay starts nothing; it judges", *(f"  - {line}" for line in lines), ""])
 
     def select(
-        self, selected: Sequence[GateSpec], live_configs: Sequence[str] = (), kinds: frozenset[str] = EVERYTHING
+        self,
+        selected: Sequence[GateSpec],
+        live_configs: Sequence[str] = (),
+        kinds: frozenset[str] = EVERYTHING,
+        measured: Sequence[str] = (),
     ) -> None:
         """Nothing depends on the selection."""
 

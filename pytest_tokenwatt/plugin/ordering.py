@@ -47,7 +47,7 @@ class Ordering:
         """Group by spec and configuration; measurements before tests that want the engine they load."""
         yield
         for bench in self._benches:
-            bench.lab.select(*selected(items, bench), kinds(items, bench))
+            bench.lab.select(*selected(items, bench), kinds(items, bench), measured(items, bench))
         _refuse_impossible(items)
         items.sort(key=self._place)
 

@@ -94,7 +94,13 @@ class ScriptedLab:
     ) -> str:
         return f"PLAN of {len(selected)} gates\n"
 
-    def select(self, selected: Sequence[GateSpec], live_configs: Sequence[str], kinds: frozenset[str]) -> None:
+    def select(
+        self,
+        selected: Sequence[GateSpec],
+        live_configs: Sequence[str],
+        kinds: frozenset[str],
+        measured: Sequence[str],
+    ) -> None:
         self.kinds.append(sorted(kinds))
         self._note("select", str(len(selected)), *live_configs)
 
