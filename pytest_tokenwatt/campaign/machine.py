@@ -10,7 +10,7 @@ from pytest_tokenwatt.campaign.session import Session
 from pytest_tokenwatt.engine.modelfiles import model_folders
 from pytest_tokenwatt.engine.start import RunningEngine
 from pytest_tokenwatt.geometry.checkpoint import Checkpoint, loaded_weights, read_checkpoint
-from pytest_tokenwatt.geometry.precision import read_precision
+from pytest_tokenwatt.geometry.precision import on_boards, read_precision
 from pytest_tokenwatt.records import Reason, SensorInfo
 from pytest_tokenwatt.records.profiles import Precision, Startup
 from pytest_tokenwatt.spec.model import Configuration
@@ -26,8 +26,9 @@ class Machine:
     weights: tuple[float, str] | None = None
 
     def on(self, gpus: Sequence[SensorInfo]) -> Machine:
-        """The same with the accelerators that were found since."""
-        return replace(self, gpus=tuple(gpus))
+        """The same with the accelerators that were found since, and what they cannot compute."""
+        precision = on_boards(self.precision, [gpu.name for gpu in gpus])
+        return replace(self, gpus=tuple(gpus), precision=precision)
 
 
 def look_at(configuration: Configuration, engine: RunningEngine, session: Session) -> Machine:

@@ -7,18 +7,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from pytest_tokenwatt.campaign.observe import prefix_growth
 from pytest_tokenwatt.engine.metrics import ServerMetrics, growth
 from pytest_tokenwatt.errors import PowerError
 from pytest_tokenwatt.metrics.client import PrefixTokens
+from pytest_tokenwatt.metrics.polling import polled_too_slowly
 from pytest_tokenwatt.power.device_memory import DeviceMemory
 from pytest_tokenwatt.records import SensorInfo
 from pytest_tokenwatt.records.profiles import EnginePeaks
 
 EVERY_S = 0.25
-LEAST_HZ = 2.0
-_LEAST_READINGS = 3
 _STOP_TIMEOUT_S = 15.0
 _KV_USAGE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
 """The gauge's name, and the one that older versions give it."""
@@ -40,7 +40,7 @@ class PeakWatch:
         self._why_no_device = "the engine is simulated" if simulated else "the GPUs under test are not known"
         self._gauges = _Gauges()
         self._device = _Device()
-        self._seconds = 0.0
+        self._seconds, self._gap_s = 0.0, 0.0
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -58,6 +58,7 @@ class PeakWatch:
         finally:
             over.set()
             self._seconds = time.monotonic() - began_s
+            self._gap_s = self._gauges.longest_gap_s(began_s, began_s + self._seconds)
             for poll in polls:
                 # A driver in trouble may never answer: its thread is left behind.
                 poll.join(_STOP_TIMEOUT_S)
@@ -76,6 +77,8 @@ class PeakWatch:
             device_gib=device.peak_gib,
             readings=gauges.readings,
             missing=missing,
+            seconds=round(self._seconds, 3),
+            longest_gap_s=round(self._gap_s, 3),
         )
 
     @property
@@ -86,14 +89,8 @@ class PeakWatch:
 
     @property
     def too_slow(self) -> str | None:
-        """One line when the engine was read seldom, so that a peak may have been missed.
-
-        That is less often than twice a second, or but a few times in all.
-        """
-        readings = self._gauges.readings
-        if readings >= max(_LEAST_READINGS, LEAST_HZ * self._seconds - 1.0):
-            return None
-        return f"metrics came {readings} times in {self._seconds:.1f} s: a short peak of the KV cache may be missed"
+        """One line when the engine was read seldom, so that a peak may have been missed."""
+        return polled_too_slowly(self.peaks)
 
     def _poll_metrics(self, gauges: _Gauges, over: threading.Event) -> None:
         for _ in _ticks(over):
@@ -101,11 +98,15 @@ class PeakWatch:
 
 
 def _ticks(over: threading.Event) -> Iterator[None]:
-    """At absolute instants until ``over``; a late one is not made up."""
-    next_s = time.monotonic()
+    """At absolute instants until ``over``; a late one is not made up.
+
+    Closer together at first, so that a run of less than a second is read several times, too.
+    """
+    began_s = next_s = time.monotonic()
     while not over.is_set():
         yield
-        next_s = max(next_s + EVERY_S, time.monotonic())
+        every_s = min(EVERY_S, max(EVERY_S / 5.0, (next_s - began_s) / 4.0))
+        next_s = max(next_s + every_s, time.monotonic())
         over.wait(next_s - time.monotonic())
 
 
@@ -115,16 +116,25 @@ class _Gauges:
 
     kv_usage: float | None = None
     running: float | None = None
-    readings: int = 0
+    read_s: list[float] = field(default_factory=list)
     first: ServerMetrics | None = None
     last: ServerMetrics | None = None
     problem: str | None = None
+
+    @property
+    def readings(self) -> int:
+        return len(self.read_s)
+
+    def longest_gap_s(self, began_s: float, ended_s: float) -> float:
+        """The longest time without a reading."""
+        edges = (began_s, *self.read_s, ended_s)
+        return max(after - before for before, after in pairwise(edges))
 
     def take(self, reading: ServerMetrics) -> None:
         if reading.problem is not None:
             self.problem = reading.problem
             return
-        self.readings += 1
+        self.read_s.append(time.monotonic())
         self.first, self.last = self.first or reading, reading
         self.kv_usage = _larger(self.kv_usage, _usage(reading))
         self.running = _larger(self.running, reading.value(_RUNNING))

@@ -47,6 +47,7 @@ class TimedWork:
         try:
             senses.identify()
             machine = machine.on(senses.gpus)
+            self._ledger.note(precision=machine.precision)
             self._ledger.note(scenarios=self._kept_scenarios(machine), profiles=self._kept_profiles(machine))
             record = self._ledger.record
             scenarios = [each for each in self._promised if each.name not in record.scenarios]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from pytest_tokenwatt.engine.logtail import without_escapes
 from pytest_tokenwatt.engine.startargs import top_level_parts
+from pytest_tokenwatt.engine.startup_kernels import HINT, kernels_of
 
 _NUMBER = r"-?\d[\d,]{0,20}(?:\.\d{0,12})?"
 # What versions before 1.0 of its engine call GB is 2**30 bytes, too. A figure that stands in several lines of a process
@@ -57,7 +58,7 @@ _TEXTS = (
 )
 _FIGURE_FORMS = tuple(re.compile(form.replace("<", "(?P<").replace(">", f">{_NUMBER})"), re.ASCII) for form in _FIGURES)
 _TEXT_FORMS = tuple(re.compile(form) for form in _TEXTS)
-_HINT = re.compile(r"memory|GiB|took|KV cache|kv cache|blocks:|oncurrency|version|LLM engine|graph")
+_HINT = re.compile(r"memory|GiB|took|KV cache|kv cache|blocks:|oncurrency|version|LLM engine|graph|" + HINT)
 _PROCESS = re.compile(r"\((\w[^()]{0,80}\bpid=\d{1,10}[^()]{0,60})\)")
 _PROCESS_WITHIN = 200
 _REPEATED = re.compile(r"\[repeated (\d{1,5})x across cluster\]")
@@ -69,15 +70,17 @@ _SMALLEST = frozenset({"tokens", "sequences"})
 class Told:
     """What the processes of one engine start have told.
 
-    ``texts`` are the last ones of all. Ray tells equal lines of several processes as one, with their number.
+    ``texts`` are the last ones of all, ``kernels`` each once, as they were named first. Ray tells equal lines of
+    several processes as one, with their number.
     """
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
+        self.kernels: list[str] = []
         self._figures: dict[str, dict[str, tuple[float, int]]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._figures or self.texts)
+        return bool(self._figures or self.texts or self.kernels)
 
     def take(self, line: str) -> None:
         """Add what one line tells, if anything."""
@@ -87,6 +90,7 @@ class Told:
         for name, text in _groups(_FIGURE_FORMS, line):
             self._keep(name, speaker, float(text.replace(",", "")), count)
         self.texts.update(_groups(_TEXT_FORMS, line))
+        self.kernels += [kernel for kernel in kernels_of(line) if kernel not in self.kernels]
 
     def _keep(self, name: str, speaker: str, number: float, count: int) -> None:
         by_speaker = self._figures.setdefault(name, {})
@@ -96,7 +100,7 @@ class Told:
 
     def started(self) -> bool:
         """Whether anything of an engine, and not only of the server before it, was told."""
-        return bool(self._figures)
+        return bool(self._figures or self.kernels)
 
     def count(self, name: str) -> int:
         """How many processes told this figure."""

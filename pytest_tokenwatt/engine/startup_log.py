@@ -156,6 +156,8 @@ class _Assembly:
             vllm_version=told.texts.get("version") or told.texts.get("server_version"),
             dtype=told.setting("dtype"),
             quantization=told.setting("quantization"),
+            device="cpu" if self._on_cpu() else told.setting("device_config") or "",
+            kernels=tuple(told.kernels),
         )
         absent = {name: self._reason(name) for name in _WHAT if getattr(known, name) is None}
         if "kv_bytes_per_token" in absent:

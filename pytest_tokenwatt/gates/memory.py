@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import product
 
 from pytest_tokenwatt.gates.finding import Finding, no_baseline, unusable
-from pytest_tokenwatt.gates.speeds import config_profile_faults, memory_delta
+from pytest_tokenwatt.gates.speeds import config_profile_faults, memory_delta, profile_faults
 from pytest_tokenwatt.gates.stated import COUNTED_AS_0
 from pytest_tokenwatt.gates.telling import said_once
 from pytest_tokenwatt.gates.wording import apart, number
 from pytest_tokenwatt.metrics.memory import SERVE
+from pytest_tokenwatt.metrics.polling import polled_too_slowly
 from pytest_tokenwatt.records import ConfigRecord, GateSpec, Reason, Verdict
-from pytest_tokenwatt.records.profiles import MemoryDelta
+from pytest_tokenwatt.records.profiles import MemoryDelta, ProfileRecord
 
 LEAST_ERROR = 0.01
 """No peak of memory is known better than this: a gain less than this below its limit passes."""
@@ -27,6 +29,7 @@ def judge_memory(
 ) -> Finding:
     """Pass from a gain of ``min`` less its error on, or less 0.01 where that is more; else fail.
 
+    Inconclusive when nothing but readings is lacking: metrics that came too seldom to see a peak.
     The gain is the geometric mean over the profiles of baseline peak / candidate peak. ``baselines`` are all runs of
     the baseline on record.
     """
@@ -36,6 +39,9 @@ def judge_memory(
         return _alone(gate, candidate, rule)
     delta = memory_delta(candidate, baseline, names=names, baselines=baselines)
     if delta.overall is None or delta.overall.value is None:
+        seldom = _seldom_read(names or [*baseline.profiles, *candidate.profiles], candidate, baseline)
+        if seldom and len(seldom) == len(delta.faults):
+            return Finding(Verdict.INCONCLUSIVE, "not measured", rule, reasons=tuple(seldom.values()))
         return unusable(said_once(delta.faults) or (Reason("not_measured", "the spec has no profile"),), rule)
     value, error = delta.overall.value, delta.overall.error
     allowed = max(error or 0.0, LEAST_ERROR)
@@ -44,6 +50,25 @@ def judge_memory(
         return Finding(Verdict.PASS, text, rule, value, _UNIT, minimum, error)
     why = f"{' < '.join(apart(value, minimum))} by more than {allowed:.3g}{_peaks(delta, candidate, baseline)}"
     return Finding(Verdict.FAIL, text, rule, value, _UNIT, minimum, error, (Reason("memory_regression", why),))
+
+
+def _seldom_read(names: Iterable[str], *sides: ConfigRecord) -> dict[str, Reason]:
+    """Profiles of which all is known but a peak, because the metrics came too seldom to see one."""
+    found: dict[str, Reason] = {}
+    for name, side in product(names, sides):
+        profile = side.profiles.get(name)
+        slow = _why_seldom(profile) if profile is not None else None
+        if slow is not None:
+            found.setdefault(name, Reason("metrics_too_slow", f"{name} of {side.key}: {slow}"))
+    return found
+
+
+def _why_seldom(profile: ProfileRecord) -> str | None:
+    memory = profile.memory
+    if profile_faults(profile) or memory.weights_gib is None or memory.other_gib is None:
+        return None
+    runs = [run for run in profile.runs if memory.peak_gib is None and run.peaks.kv_usage is not None]
+    return next((slow for run in runs if (slow := polled_too_slowly(run.peaks))), None)
 
 
 def _alone(gate: GateSpec, candidate: ConfigRecord, rule: str) -> Finding:

@@ -42,6 +42,17 @@ def activation_bits(quantisation: Keys, weights: float) -> float:
     return _known(_BY_METHOD, method, "quant_method")
 
 
+def floating(quantisation: Keys) -> bool:
+    """Whether activations of less than 16 bits are floating-point numbers: not all hardware computes in those."""
+    method = quantisation_method(quantisation)
+    if method != "compressed-tensors":
+        return method not in ("bitsandbytes", "auto-round")
+    groups = quantisation.nested("config_groups")
+    each = [Keys(group) for group in (groups.values.values() if groups else ()) if isinstance(group, Mapping)]
+    entering = [group.nested("input_activations") for group in each]
+    return any(kind is not None and kind.text("type") != "int" for kind in entering)
+
+
 def _of_groups(quantisation: Keys, weights: float) -> float:
     """Of the first config group with weights of that width."""
     groups = quantisation.nested("config_groups")

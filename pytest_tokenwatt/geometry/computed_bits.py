@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_tokenwatt.geometry.activations import activation_bits
+from pytest_tokenwatt.geometry.activations import activation_bits, floating
 from pytest_tokenwatt.geometry.checkpoint import SOURCE, Checkpoint
 from pytest_tokenwatt.geometry.dtypes import plain_bits
 from pytest_tokenwatt.geometry.engine_words import Said
@@ -45,8 +45,9 @@ def computed_bits(checkpoint: Checkpoint, method: Said | None, dtype: Reading) -
 
 
 def _online(widths: Widths, dtype: Reading, where: str) -> tuple[Reading, Reading]:
-    activations = _at(dtype, where) if widths.activations is None else Reading(widths.activations, where)
-    return Reading(widths.weights, where), activations
+    if widths.activations is None:
+        return Reading(widths.weights, where), _at(dtype, where)
+    return Reading(widths.weights, where), Reading(widths.activations, where, f"FP{widths.activations:g}")
 
 
 def _at(reading: Reading, where: str) -> Reading:
@@ -107,6 +108,7 @@ def _of_types(bits: float) -> tuple[Reading, Reading]:
 def _entering(quantisation: Keys, weights: Reading, dtype: Reading) -> Reading:
     try:
         bits = activation_bits(quantisation, weights.bits or 0)
+        claims = f"FP{bits:g}" if floating(quantisation) else ""
     except GeometryUnknown as problem:
         return Reading(None, str(problem))
-    return dtype if bits >= _HALF else Reading(bits, weights.where)
+    return dtype if bits >= _HALF else Reading(bits, weights.where, claims)

@@ -5,13 +5,16 @@ Where they contradict each other the engine is believed, and the source says so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from pytest_tokenwatt.geometry.attention import checkpoint_kv
+from pytest_tokenwatt.geometry.capability import without_arithmetic
 from pytest_tokenwatt.geometry.checkpoint import SOURCE, Checkpoint
 from pytest_tokenwatt.geometry.computed_bits import computed_bits, served_dtype
-from pytest_tokenwatt.geometry.engine_words import EngineWords
+from pytest_tokenwatt.geometry.engine_words import LOG, EngineWords
+from pytest_tokenwatt.geometry.kernels import entering, known_kernels
 from pytest_tokenwatt.geometry.keys import GeometryUnknown, Keys
 from pytest_tokenwatt.geometry.labels import label_of
 from pytest_tokenwatt.geometry.widths import Reading, kv_width
@@ -36,7 +39,7 @@ def read_precision(
     """
     words = EngineWords(cache_config, startup, start_args)
     dtype = served_dtype(checkpoint, words.dtype())
-    weights, activations = computed_bits(checkpoint, words.quantization(), dtype)
+    weights, activations = _by_kernels(startup, *computed_bits(checkpoint, words.quantization(), dtype), dtype)
     kv = _kv(checkpoint, words, dtype)
     stored, average = checkpoint.stored_gib, checkpoint.weights
     read = {
@@ -56,7 +59,42 @@ def read_precision(
         declared=declared,
         sources={part: found.where for part, found in read.items() if found.bits is not None},
         missing={part: found.where for part, found in read.items() if found.bits is None},
+        unconfirmed=activations.claims,
     )
+
+
+def on_boards(read: Precision, boards: Iterable[str | None]) -> Precision:
+    """The precision on accelerators of these names (the driver's), once they are known.
+
+    Activations that nothing but the checkpoint or a setting tells are not known on a board without arithmetic in their
+    number format: engines then compute in more bits.
+    """
+    board = without_arithmetic(boards, read.unconfirmed)
+    if board is None or read.activations is None:
+        return read
+    why = f"{read.sources.get('activations', SOURCE)} says {read.activations:g} bits, but {board} does not compute in "
+    why += f"{read.unconfirmed}, and the {LOG} names no kernel"
+    sources = {part: where for part, where in read.sources.items() if part != "activations"}
+    missing = {**read.missing, "activations": why}
+    return replace(read, activations=None, label=None, sources=sources, missing=missing, unconfirmed="")
+
+
+def _by_kernels(startup: Startup, weights: Reading, activations: Reading, dtype: Reading) -> tuple[Reading, Reading]:
+    """Weights and activations, corrected by the kernels that the log names for weights of that width."""
+    kernels = [kernel for kernel in known_kernels(startup.kernels) if kernel.weights == weights.bits]
+    if not kernels:
+        return weights, _on_cpu(activations) if activations.claims and startup.device == "cpu" else activations
+    read = replace(entering(kernels, activations, dtype), claims="")
+    unpacking = next((kernel.name for kernel in kernels if kernel.unpacks), None)
+    if unpacking is not None:
+        weights = Reading(None, f"the {LOG} names {unpacking}: weights of 8 bits may be held in 16")
+    return weights, read
+
+
+def _on_cpu(activations: Reading) -> Reading:
+    """Few CPUs compute in FP8, and engines do not need it."""
+    said = f"{activations.where} says {activations.bits:g} bits"
+    return Reading(None, f"{said}, but the {LOG} of an engine on a CPU names no kernel")
 
 
 def _float(bits: float | None) -> float | None:

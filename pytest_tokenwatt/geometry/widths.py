@@ -20,10 +20,14 @@ class Widths:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A figure, such as bits, with where it was read; when it is ``None``, ``where`` says why."""
+    """A figure, such as bits, with where it was read; when it is ``None``, ``where`` says why.
+
+    ``claims`` is the number format (``FP8``, ``FP4``) that hardware must compute in for bits of activations to be so.
+    """
 
     bits: float | None
     where: str
+    claims: str = ""
 
 
 ONLINE: Mapping[str, Widths] = MappingProxyType(

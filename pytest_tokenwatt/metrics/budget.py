@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
+from pytest_tokenwatt.metrics.polling import polled_too_slowly
 from pytest_tokenwatt.records import Reason
 from pytest_tokenwatt.records.profiles import BudgetRun, PeakMemory, ProfileRecord, ProfileRun
 
@@ -87,6 +88,8 @@ def _checks(
         yield None, "how many requests ran at once is not known"
     elif running < full_running and 0 < readings < _LEAST_READINGS:
         yield None, f"how many requests ran at once is not known: metrics came {readings} times"
+    elif (slow := _unseen(full, running, full_running, run)) is not None:
+        yield None, f"how many requests ran at once is not known: {slow}"
     else:
         yield running >= full_running, f"{running:g} requests ran at once, {full_running:g} with the whole pool"
     if preempted is None:
@@ -94,6 +97,15 @@ def _checks(
     else:
         yield preempted == 0, f"{preempted:g} preemptions"
     yield _fast(full, run, drift)
+
+
+def _unseen(full: ProfileRecord, running: float, full_running: float, run: ProfileRun) -> str | None:
+    """Why the most requests that were seen at once may not be the most that ran, where it matters."""
+    if running < full_running:
+        return polled_too_slowly(run.peaks)
+    if running >= full.concurrency:
+        return None
+    return next((slow for each in full.runs if (slow := polled_too_slowly(each.peaks))), None)
 
 
 def _fast(full: ProfileRecord, run: ProfileRun, drift: float | None) -> tuple[bool | None, str]:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from pytest_tokenwatt.metrics.polling import polled_too_slowly
 from pytest_tokenwatt.records.profiles import PeakMemory, ProfileRun, Ratio, Startup
 
 SERVE = "serve"
@@ -36,14 +37,14 @@ def peak_memory(
 
     ``kv_gib`` = peak usage · pool, ``other_gib`` = activation + non-torch + graph memory, ``peak_gib`` = weights + KV
     + other, ``kv_bytes_per_token`` = kv_gib · 2³⁰ / (``concurrency`` · ``tokens_per_request``) as if all requests had
-    their full length at the peak. Peaks are the largest over the repeats; ``None`` when one of them was not read, as it
-    may have been the largest. ``error`` is (largest − smallest) / 2 of the repeats' peaks, over the largest; ``None``
-    with one repeat.
+    their full length at the peak. Peaks are the largest over the repeats; ``None`` when one of them was not read,
+    or the metrics of one too seldom (``polled_too_slowly``), as it may have been the largest. ``error`` is (largest −
+    smallest) / 2 of the repeats' peaks, over the largest; ``None`` with one repeat.
     """
     pool_gib = startup.kv_cache_gib
     weights_gib, source = weights or (None, None)
     other_gib = _sum(startup.activation_gib, startup.non_torch_gib, startup.cuda_graph_gib)
-    usages = [run.peaks.kv_usage for run in runs]
+    usages = [None if polled_too_slowly(run.peaks) else run.peaks.kv_usage for run in runs]
     kv_usage = _largest(usages)
     kv_gib = _used_gib(kv_usage, pool_gib)
     found = PeakMemory(
@@ -136,4 +137,5 @@ def _missing(found: PeakMemory, runs: Sequence[ProfileRun], startup: Startup) ->
 
 def _unread(runs: Sequence[ProfileRun], name: str) -> str:
     told = [run.peaks.missing.get(name, "not read") for run in runs if getattr(run.peaks, name) is None]
-    return told[0] if told else "no repeat was run"
+    slow = [f"{run.label}: {why}" for run in runs if (why := polled_too_slowly(run.peaks))]
+    return next((why for why in (*told, *slow)), "no repeat was run")

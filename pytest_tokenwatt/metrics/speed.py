@@ -72,7 +72,9 @@ def geometric_mean(ratios: Mapping[str, Ratio]) -> Ratio:
     """
     if not ratios:
         return Ratio(None, None, "no profile was compared")
-    unknown = [f"{name}: {ratio.missing or 'not known'}" for name, ratio in ratios.items() if not ratio.value]
+    unknown = [
+        f"{name}: {ratio.missing or 'not known'}" for name, ratio in ratios.items() if not (ratio.value or 0.0) > 0
+    ]
     if unknown:
         return Ratio(None, None, "; ".join(unknown))
     known = [(ratio.value or 0.0, ratio) for ratio in ratios.values()]
@@ -105,7 +107,7 @@ def _repeats(candidate: ProfileRecord, baseline: ProfileRecord) -> str:
 def _half_width(candidate: Sequence[ProfileRun], baseline: Sequence[ProfileRun]) -> float | None:
     """The relative half-width from paired repeats; ``None`` below two pairs. Repeats without a partner are left out."""
     pairs = [(ours.output_tok_s, theirs.output_tok_s) for ours, theirs in zip(candidate, baseline, strict=False)]
-    logs = [math.log(ours / theirs) for ours, theirs in pairs if ours and theirs]
+    logs = [math.log(ours / theirs) for ours, theirs in pairs if ours and theirs and ours / theirs > 0]
     if len(logs) < 2 or len(logs) < len(pairs):
         return None
     half = stdtrit(len(logs) - 1, _TWO_SIDED_95) * np.std(logs, ddof=1) / math.sqrt(len(logs))

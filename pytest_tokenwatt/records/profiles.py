@@ -14,7 +14,9 @@ class Startup:
 
     Sizes are GiB. ``kv_bytes_per_token`` = pool bytes / pool tokens. ``max_concurrency_sequences`` requests of
     ``max_concurrency_tokens`` tokens fit into the pool. ``dtype`` and ``quantization`` are the model's as the log
-    names them. ``notes`` say which figures were taken from elsewhere, or only some workers told.
+    names them, ``device`` what the engine runs on (``cuda``, ``cpu`` …; empty: not told).
+    ``kernels`` is what the log names as computing quantised layers. ``notes`` say which figures were taken from
+    elsewhere, or only some workers told.
     """
 
     weights_gib: float | None = None
@@ -35,6 +37,8 @@ class Startup:
     quantization: str | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    device: str = ""
+    kernels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,8 @@ class Precision:
 
     ``weights_average`` is bits per stored weight by size, ``stored_gib`` the size of the checkpoint. ``sources`` names
     where each figure was read, ``missing`` why it was not. ``declared`` is the configuration's own label.
+    ``unconfirmed`` is the number format (``FP8``, ``FP4``) of activations that were told by the checkpoint or the
+    engine's settings alone: on hardware without arithmetic in it engines compute in more bits.
     """
 
     weights: float | None = None
@@ -54,6 +60,7 @@ class Precision:
     declared: str | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
+    unconfirmed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +68,8 @@ class EnginePeaks:
     """The largest readings of an engine's gauges during one run of a profile; ``None`` with its reason in ``missing``.
 
     ``kv_usage`` is a share of the pool, ``device_gib`` the driver's figure of used memory summed over the GPUs under
-    test. ``preemptions`` is the growth of their counter. ``readings`` were taken at least twice a second.
+    test. ``preemptions`` is the growth of their counter. ``readings`` of the metrics were taken in ``seconds``, between
+    two of which ``longest_gap_s`` went by at most, the ends included.
     """
 
     kv_usage: float | None = None
@@ -70,6 +78,8 @@ class EnginePeaks:
     device_gib: float | None = None
     readings: int = 0
     missing: Mapping[str, str] = field(default_factory=dict)
+    seconds: float | None = None
+    longest_gap_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
+from pytest_tokenwatt.campaign import peaks as peaks_module
 from pytest_tokenwatt.campaign.peaks import PeakWatch
 from pytest_tokenwatt.engine.metrics import ServerMetrics
 from pytest_tokenwatt.records import SensorInfo
@@ -25,9 +28,17 @@ def metrics(usage: float, running: float, preempted: float, *, engines: int = 1)
     return ServerMetrics.parse("\n".join(lines))
 
 
-def reader(readings: list[ServerMetrics]) -> Callable[[], ServerMetrics]:
-    endless: Iterator[ServerMetrics] = itertools.chain(readings, itertools.repeat(readings[-1]))
-    return lambda: next(endless)
+def reader(readings: list[ServerMetrics], read: threading.Event | None = None) -> Callable[[], ServerMetrics]:
+    """Gives them in turn, the last one for ever; ``read`` is set as soon as all were given."""
+    given = itertools.count(1)
+
+    def read_one() -> ServerMetrics:
+        number = next(given)
+        if read is not None and number > len(readings):
+            read.set()
+        return readings[min(number, len(readings)) - 1]
+
+    return read_one
 
 
 def watched(watch: PeakWatch, seconds: float) -> None:
@@ -35,10 +46,12 @@ def watched(watch: PeakWatch, seconds: float) -> None:
         time.sleep(seconds)
 
 
-def test_peaks_are_the_largest_readings_and_preemptions_their_growth() -> None:
-    readings = [metrics(0.1, 3, 5), metrics(0.7, 9, 6), metrics(0.2, 1, 8)]
-    watch = PeakWatch(reader(readings), (), simulated=False)
-    watched(watch, 0.8)
+def test_peaks_are_the_largest_readings_and_preemptions_their_growth(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peaks_module, "EVERY_S", 0.05)
+    readings, read = [metrics(0.1, 3, 5), metrics(0.7, 9, 6), metrics(0.2, 1, 8)], threading.Event()
+    watch = PeakWatch(reader(readings, read), (), simulated=False)
+    with watch.watching():
+        assert read.wait(30.0)
     peaks = watch.peaks
     assert (peaks.kv_usage, peaks.running, peaks.preemptions) == (0.7, 9.0, 3.0)
     assert peaks.readings >= 3
@@ -76,10 +89,29 @@ def test_a_slow_endpoint_is_said() -> None:
 
 
 def test_a_run_of_a_moment_is_read_too_seldom_to_hold_its_peak() -> None:
-    watch = PeakWatch(reader([metrics(0.5, 4, 0)]), (), simulated=True)
-    watched(watch, 0.1)
+    def late() -> ServerMetrics:
+        time.sleep(0.3)
+        return metrics(0.5, 4, 0)
+
+    watch = PeakWatch(late, (), simulated=True)
+    watched(watch, 0.05)
     assert watch.too_slow is not None
-    assert watch.too_slow.startswith("metrics came 1 times in 0.")
+    assert re.match(r"metrics came [12] times in \d.* too few to see a peak", watch.too_slow)
+    assert watch.peaks.seconds is not None
+    assert watch.peaks.kv_usage == 0.5
+
+
+def test_a_run_of_less_than_a_second_is_read_several_times() -> None:
+    read = threading.Event()
+    watch = PeakWatch(reader([metrics(0.5, 4, 0)] * 3, read), (), simulated=True)
+    with watch.watching():
+        assert read.wait(30.0)
+    peaks = watch.peaks
+    assert peaks.seconds is not None
+    assert peaks.longest_gap_s is not None
+    assert 0 < peaks.longest_gap_s <= peaks.seconds
+    # Four readings at the usual distance take three quarters of a second; a busy machine may be later.
+    assert watch.too_slow is None or peaks.seconds > 0.75
 
 
 def test_device_memory_is_the_drivers(fake_nvml: FakeNvml) -> None:

@@ -19,7 +19,7 @@ from pytest_tokenwatt.records.profiles import Startup
 
 LOGS = Path(__file__).with_name("startup_logs")
 MIB = 2**20
-FIGURES = [field.name for field in fields(Startup) if field.name not in {"missing", "notes"}]
+FIGURES = [field.name for field in fields(Startup) if field.name not in {"missing", "notes", "device", "kernels"}]
 
 # File: what it tells, and the figures that it lacks.
 CPU_LACKS = {"weights_gib", "cuda_graph_gib", "activation_gib", "non_torch_gib"}
@@ -118,7 +118,7 @@ CORPUS: dict[str, tuple[dict[str, Any], set[str]]] = {
         CPU_LACKS | {"kv_cache_gib", "kv_bytes_per_token"},
     ),
     "vllm-0.32-cpu-fp8.log": (
-        {"kv_cache_tokens": 2048, "max_concurrency_sequences": 2.67, "kv_cache_dtype": "fp8"},
+        {"kv_cache_tokens": 2048, "max_concurrency_sequences": 2.67, "kv_cache_dtype": "fp8", "device": "cpu"},
         CPU_LACKS | {"kv_cache_gib", "kv_bytes_per_token"},
     ),
     "vllm-0.32-cpu-fp8-worker.log": (
@@ -128,6 +128,32 @@ CORPUS: dict[str, tuple[dict[str, Any], set[str]]] = {
     "vllm-0.32-cpu-auto.log": (
         {"kv_cache_gib": 1.89, "kv_cache_tokens": 1_977_664, "max_concurrency_sequences": 482.83},
         CPU_LACKS,
+    ),
+    # Fall-backs, written from the format strings of the versions: GPUs without arithmetic in a format.
+    "vllm-0.6-gpu-fp8-weight-only.log": (
+        {"weights_gib": 8.4939, "quantization": "compressed-tensors", "kernels": ("weight-only FP8",)},
+        {
+            *("kv_cache_gib", "kv_cache_tokens", "kv_bytes_per_token", "activation_gib", "non_torch_gib"),
+            *("load_seconds", "engine_init_seconds", "max_concurrency_sequences", "max_concurrency_tokens"),
+        },
+    ),
+    "vllm-0.32-gpu-fp8-weight-only.log": (
+        {
+            "quantization": "fp8",
+            "device": "cuda",
+            "kernels": ("MarlinFP8ScaledMMLinearKernel", "MARLIN Fp8 MoE backend", "weight-only FP8"),
+        },
+        {"activation_gib", "non_torch_gib"},
+    ),
+    "vllm-0.32-gpu-tp2-nvfp4-weight-only.log": (
+        {
+            "weights_gib": 16.2,
+            "kernels": ("MarlinNvFp4LinearKernel", "MARLIN NvFp4 MoE backend", "weight-only FP4"),
+        },
+        {
+            *("kv_cache_gib", "kv_cache_tokens", "kv_bytes_per_token", "activation_gib", "non_torch_gib"),
+            *("max_concurrency_sequences", "max_concurrency_tokens"),
+        },
     ),
     "embedded-fp8.log": (
         {
@@ -237,6 +263,44 @@ def test_blocks_of_an_older_version_are_tokens_with_the_labels_block_size() -> N
 
     assert from_log.kv_cache_tokens == from_labels.kv_cache_tokens == 11422 * 16
     assert (len(from_log.notes), len(from_labels.notes)) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "kernel"),
+    [
+        ("Selected CutlassFP8ScaledMMLinearKernel for CompressedTensorsW8A8Fp8", "CutlassFP8ScaledMMLinearKernel"),
+        ("Using FlashInferCutlassNvFp4LinearKernel for NVFP4 GEMM", "FlashInferCutlassNvFp4LinearKernel"),
+        ("Using NvFp4LinearBackend.MARLIN for NVFP4 GEMM", "NvFp4LinearBackend.MARLIN"),
+        ("Using Marlin backend for FP8 MoE", "Marlin backend for FP8 MoE"),
+        ("Using 'FLASHINFER_TRTLLM_MXFP4_MXFP8' Mxfp4 MoE backend.", "FLASHINFER_TRTLLM_MXFP4_MXFP8 Mxfp4 MoE backend"),
+        ("Using 'MARLIN' MxFp8 MoE backend (user-requested).", "MARLIN MxFp8 MoE backend"),
+        ("Using MarlinExperts (weight-only FP4) for AutoRound MXFP4 MoE", "MarlinExperts MXFP4 MoE"),
+        ("This device lacks native FP4 compute; using weight-only FP4 via the Marlin kernel, which", "weight-only FP4"),
+        (
+            "No Mxfp4 MoE backend supports activation=mxfp8 for the deployment configuration. "
+            "Falling back to 'MARLIN' with BF16 activations.",
+            "MXFP4 experts with BF16 activations",
+        ),
+        (
+            "MXFP8->BF16 load-time dequant complete (64 experts/layer); MoE now runs in BF16 with no per-step dequant.",
+            "MXFP8 experts held as BF16",
+        ),
+    ],
+)
+def test_what_computes_quantised_layers_is_named(line: str, kernel: str) -> None:
+    assert parse_startup([f"(Worker_TP0 pid=7) INFO 11-30 10:00:00 [x.py:1] {line}", line]).kernels == (kernel,)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Using TRITON Unquantized MoE backend out of potential backends: ['TRITON', 'MARLIN Fp8 MoE backend'].",
+        "FP8 MoE backend MARLIN does not support the deployment configuration since it is a test.",
+        "Tried to force MarlinFP8ScaledMMLinearKernel, but the kernel couldn't be implemented",
+    ],
+)
+def test_what_was_not_chosen_is_not_named(line: str) -> None:
+    assert parse_startup([line]).kernels == ()
 
 
 def test_encoder_graphs_are_graphs_too() -> None:

@@ -9,9 +9,11 @@ import pytest
 from gates_builders import INVALID, config, gate, goodput, profile, with_profiles
 
 from pytest_tokenwatt.gates.judge import judge
+from pytest_tokenwatt.geometry.checkpoint import read_checkpoint
+from pytest_tokenwatt.geometry.precision import on_boards, read_precision
 from pytest_tokenwatt.records import ConfigRecord, GateResult, GateSpec, Reason, Verdict
 from pytest_tokenwatt.records.audit import AuditRecord
-from pytest_tokenwatt.records.profiles import BudgetRun, Precision
+from pytest_tokenwatt.records.profiles import BudgetRun, Precision, Startup
 
 
 def codes(result: GateResult) -> list[str]:
@@ -185,6 +187,23 @@ def test_another_precision_fails_and_both_are_named() -> None:
     assert (result.verdict, codes(result)) == (Verdict.FAIL, ["precision_differs"])
     assert "declared W8A8KV8, read W8A8KV16" in result.reasons[0].text
     assert "the log" in result.reasons[0].text
+
+
+def test_a_fall_back_to_weights_only_fails_what_declares_fewer_bits_of_activations() -> None:
+    log = Startup(quantization="fp8", dtype="torch.bfloat16", kernels=("weight-only FP8",))
+    found = read_precision(read_checkpoint([]), cache_config={"cache_dtype": "fp8"}, startup=log)
+    result = judge(declares("W8A8KV8"), config(precision=found), None)
+    assert (result.verdict, codes(result), result.text) == (Verdict.FAIL, ["precision_differs"], "W8A16KV8")
+    assert "activations: 8 bits declared, 16 read from start-up log (weight-only FP8)" in result.reasons[0].text
+    assert judge(declares("W8A16KV8"), config(precision=found), None).verdict is Verdict.PASS
+
+
+def test_a_board_that_may_have_fallen_back_is_inconclusive() -> None:
+    log = Startup(quantization="fp8", dtype="torch.bfloat16")
+    found = read_precision(read_checkpoint([]), cache_config={"cache_dtype": "fp8"}, startup=log)
+    result = judge(declares("W8A8KV8"), config(precision=on_boards(found, ["NVIDIA A100-SXM4-80GB"])), None)
+    assert (result.verdict, codes(result), result.text) == (Verdict.INCONCLUSIVE, ["not_readable"], "W8A?KV8")
+    assert "NVIDIA A100-SXM4-80GB (compute capability 8.0) does not compute in FP8" in result.reasons[0].text
 
 
 def test_what_cannot_be_read_is_inconclusive_unless_something_differs() -> None:

@@ -14,10 +14,14 @@ from hypothesis import strategies as st
 
 from pytest_tokenwatt.gates.judge import judge
 from pytest_tokenwatt.gates.speeds import Online, memory_delta, memory_deltas, speed_delta, speed_deltas
+from pytest_tokenwatt.metrics.memory import peak_memory
 from pytest_tokenwatt.records import ConfigRecord, GateResult, Reason, Verdict
 from pytest_tokenwatt.records.power import SensorInfo
-from pytest_tokenwatt.records.profiles import ProfileRecord
+from pytest_tokenwatt.records.profiles import EnginePeaks, ProfileRecord, Startup
+from pytest_tokenwatt.report.profiles import profile_entries
 from pytest_tokenwatt.spec.load import load_spec
+from pytest_tokenwatt.store.replay.fields import Fields
+from pytest_tokenwatt.store.replay.profiles import profiles as stored_profiles
 
 SPEEDS = {"interactive": 1.2284, "long_context": 1.3961, "serve": 1.4367}
 MEMORIES = {"interactive": 1.5843, "long_context": 1.94, "serve": 1.8474}
@@ -283,6 +287,51 @@ def test_a_peak_that_is_not_known_is_invalid_with_the_reason(ours: float | None,
     result = judge(gate("memory"), *memory_pair(ours, base))
     assert (result.verdict, codes(result)) == (Verdict.INVALID, ["not_measured"])
     assert "the log does not tell" in result.reasons[0].text
+
+
+def seldom_read(*, other_gib: float | None = 2.0) -> ProfileRecord:
+    """A profile whose metrics came 1.2 times a second."""
+    peaks = EnginePeaks(kv_usage=0.3, readings=12, seconds=10.0, longest_gap_s=1.0)
+    runs = (profile_run(1000.0, peaks=peaks),)
+    start = Startup(kv_cache_gib=100.0, activation_gib=other_gib, non_torch_gib=0.0, cuda_graph_gib=0.0)
+    memory = peak_memory(runs, start, (8.0, "log"), concurrency=32, tokens_per_request=8704)
+    return profile(1000.0, runs=runs, memory=memory)
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_metrics_that_came_too_seldom_leave_memory_undecided(swap: bool) -> None:
+    sides = [seldom_read(), profile(1000.0)]
+    ours, base = reversed(sides) if swap else sides
+    result = judge(gate("memory"), with_profiles("tuned", ours), with_profiles("baseline", base))
+    side = "baseline" if swap else "tuned"
+    assert (result.verdict, result.text) == (Verdict.INCONCLUSIVE, "not measured")
+    assert [str(reason) for reason in result.reasons] == [
+        f"metrics_too_slow: serve of {side}: metrics came 12 times in 10.0 s (1.2 a second, 2 are needed): a short "
+        "peak may be missed"
+    ]
+
+
+def test_a_report_that_is_judged_again_leaves_it_as_undecided() -> None:
+    slow = seldom_read()
+    told = profile_entries(with_profiles("tuned", slow))
+    memory = {
+        name: getattr(slow.memory, name) for name in ("weights_gib", "kv_gib", "other_gib", "peak_gib", "missing")
+    }
+    rate, peaks, entries, asked = (
+        Fields("report.json", each) for each in ({"serve": 1000.0}, {"serve": memory}, told, {})
+    )
+    stored = stored_profiles(rate, peaks, entries, asked)["serve"]
+    assert replace(stored.runs[0].peaks, missing={}) == slow.runs[0].peaks
+    result = judge(gate("memory"), with_profiles("tuned", stored), with_profiles("baseline", profile(1000.0)))
+    assert (result.verdict, codes(result)) == (Verdict.INCONCLUSIVE, ["metrics_too_slow"])
+
+
+def test_what_else_is_not_known_stays_invalid() -> None:
+    ours = with_profiles("tuned", seldom_read(other_gib=None))
+    assert judge(gate("memory"), ours, with_profiles("baseline", profile(1000.0))).verdict is Verdict.INVALID
+    both = with_profiles("tuned", seldom_read(), profile(1000.0, name="interactive", memory=peak(None)))
+    base = with_profiles("baseline", profile(1000.0), profile(1000.0, name="interactive"))
+    assert judge(gate("memory", {"profiles": None}), both, base).verdict is Verdict.INVALID
 
 
 # --- all configurations

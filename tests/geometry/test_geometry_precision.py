@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_tokenwatt.geometry.checkpoint import Checkpoint, read_checkpoint
 from pytest_tokenwatt.geometry.labels import bits_apart, declared_bits
-from pytest_tokenwatt.geometry.precision import read_precision
+from pytest_tokenwatt.geometry.precision import on_boards, read_precision
 from pytest_tokenwatt.records.profiles import Precision, Startup
 
 SILENT = Startup()
@@ -159,6 +159,147 @@ def test_the_engine_is_believed_where_the_checkpoint_says_otherwise() -> None:
     assert unpacked.sources["weights"] == "start-up log (quantization=None; the checkpoint has 4 bits)"
     asks = checkpoint({"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP8"})
     assert read(asks, Startup(kv_cache_dtype="bfloat16")).label == "W8A8KV16"
+
+
+FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic"}
+MODELOPT_FP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+INT8 = groups({"num_bits": 8, "type": "int", "strategy": "channel"}, {"num_bits": 8, "type": "int", "dynamic": True})
+
+
+def by(*kernels: str, device: str = "cuda") -> Startup:
+    return Startup(dtype="torch.bfloat16", kernels=kernels, device=device)
+
+
+@pytest.mark.parametrize(
+    ("quantization", "kernels", "label"),
+    [
+        (FP8, ("weight-only FP8",), "W8A16KV16"),
+        (FP8, ("MarlinFP8ScaledMMLinearKernel", "MARLIN Fp8 MoE backend", "weight-only FP8"), "W8A16KV16"),
+        (FP8, ("Marlin backend for FP8 MoE",), "W8A16KV16"),
+        (FP8, ("CPUFp8PerTensorScaledMMLinearKernel",), "W8A16KV16"),
+        (FP8, ("XPUW8A16FP8LinearKernel",), "W8A16KV16"),
+        (FP8, ("CutlassFP8ScaledMMLinearKernel", "TRITON Fp8 MoE backend"), "W8A8KV16"),
+        # Of another width than most weights: some layers that are kept wider.
+        (MODELOPT_FP4, ("weight-only FP4", "CutlassFP8ScaledMMLinearKernel"), "W4A16KV16"),
+        (MODELOPT_FP4, ("NvFp4LinearBackend.MARLIN",), "W4A16KV16"),
+        (MODELOPT_FP4, ("FlashInferCuteDslNvFp4W4A16LinearKernel",), "W4A16KV16"),
+        (MODELOPT_FP4, ("FlashInferCutlassNvFp4LinearKernel", "VLLM_CUTLASS NvFp4 MoE backend"), "W4A4KV16"),
+        (INT8, ("CutlassInt8ScaledMMLinearKernel",), "W8A8KV16"),
+        ({"quant_method": "modelopt", "quant_algo": "MXFP8"}, ("MarlinMxfp8LinearKernel",), "W8A16KV16"),
+        (None, ("weight-only FP8",), "W16A16KV16"),
+    ],
+)
+def test_kernels_say_in_how_many_bits_activations_are_taken(
+    quantization: dict[str, Any] | None, kernels: tuple[str, ...], label: str
+) -> None:
+    found = read(checkpoint(quantization), by(*kernels))
+
+    assert (found.label, found.unconfirmed) == (label, "")
+    if "weight-only FP8" in kernels and quantization:
+        assert found.sources["activations"] == f"start-up log ({', '.join(kernels)})"
+
+
+@pytest.mark.parametrize(
+    ("backend", "label"),
+    [
+        ("MARLIN", "W4A16KV16"),
+        ("TRITON_UNFUSED", "W4A16KV16"),
+        ("FLASHINFER_TRTLLM_MXFP4_BF16", "W4A16KV16"),
+        ("FLASHINFER_TRTLLM_MXFP4_MXFP8", "W4A8KV16"),
+        ("AITER_MXFP4_MXFP4", "W4A4KV16"),
+        ("XPU", None),
+    ],
+)
+def test_weights_of_four_bits_may_meet_activations_of_fewer_than_the_checkpoint_says(
+    backend: str, label: str | None
+) -> None:
+    assert read(Checkpoint(config=GPT_OSS_20B), by(f"{backend} Mxfp4 MoE backend")).label == label
+
+
+def test_a_fall_back_counts_for_weights_that_are_quantised_while_loading() -> None:
+    log = Startup(dtype="torch.float16", quantization="fp8", kernels=("weight-only FP8",))
+    found = read(checkpoint(), log, declared="W8A8KV16")
+
+    assert found.label == "W8A16KV16"
+    assert bits_apart("W8A8KV16", found) == (
+        "activations: 8 bits declared, 16 read from start-up log (weight-only FP8)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kernels", "why"),
+    [
+        (
+            ("CutlassFP8ScaledMMLinearKernel", "MARLIN Fp8 MoE backend"),
+            "the start-up log names kernels that take activations differently: CutlassFP8ScaledMMLinearKernel takes "
+            "them in 8 bits, MARLIN Fp8 MoE backend takes them in 16 bits",
+        ),
+        (
+            ("HummingFP8ScaledMMLinearKernel",),
+            "the start-up log names HummingFP8ScaledMMLinearKernel, which takes activations in a number of bits that "
+            "is not known",
+        ),
+    ],
+)
+def test_kernels_that_do_not_tell_leave_activations_unknown(kernels: tuple[str, ...], why: str) -> None:
+    found = read(checkpoint(FP8), by(*kernels))
+
+    assert (found.weights, found.activations, found.label) == (8, None, None)
+    assert found.missing["activations"] == why
+    emulated = read(checkpoint(MODELOPT_FP4), by("EmulationNvFp4LinearKernel"))
+    assert "rounded to fewer bits and computed in more" in emulated.missing["activations"]
+
+
+def test_weights_that_may_be_held_in_more_bits_are_unknown() -> None:
+    mxfp8 = checkpoint({"quant_method": "modelopt", "quant_algo": "MXFP8"})
+    found = read(mxfp8, by("EmulationMxfp8LinearKernel"))
+
+    assert (found.weights, found.activations) == (None, 16)
+    assert "may be held in 16" in found.missing["weights"]
+
+
+AMPERE = ["NVIDIA A100-SXM4-80GB", "NVIDIA A10", "NVIDIA RTX A6000", "NVIDIA GeForce RTX 3090", "Tesla T4"]
+NEWER = ["NVIDIA H100 80GB HBM3", "NVIDIA H200", "NVIDIA L4", "NVIDIA L40S", "NVIDIA RTX 6000 Ada Generation"]
+
+
+@pytest.mark.parametrize("board", [*AMPERE, "Tesla V100-SXM2-16GB", "NVIDIA A40", "NVIDIA A2"])
+def test_a_board_without_arithmetic_in_a_format_leaves_a_silent_log_unknown(board: str) -> None:
+    for quantization in (FP8, groups(CHANNEL8, {"num_bits": 8, "type": "float"})):
+        told = read(checkpoint(quantization))
+        found = on_boards(told, ["NVIDIA H200", board])
+
+        assert (told.label, told.unconfirmed) == ("W8A8KV16", "FP8")
+        assert (found.weights, found.activations, found.label) == (8, None, None)
+        assert "activations" not in found.sources
+        assert found.missing["activations"].startswith(
+            f"checkpoint (quantization_config) says 8 bits, but {board} (compute capability "
+        )
+
+
+def test_boards_leave_what_they_can_compute_or_the_log_tells() -> None:
+    for board in (*NEWER, "NVIDIA B200", "NVIDIA RTX PRO 6000 Blackwell Server Edition", "AMD Instinct MI300X", None):
+        assert on_boards(read(checkpoint(FP8)), [board]).label == "W8A8KV16"
+    for board in AMPERE:
+        assert on_boards(read(checkpoint(INT8)), [board]).label == "W8A8KV16"
+        assert on_boards(read(checkpoint(FP8), by("TritonFp8BlockScaledMMKernel")), [board]).label == "W8A8KV16"
+        assert on_boards(read(checkpoint(FP8), by("weight-only FP8")), [board]).label == "W8A16KV16"
+        assert on_boards(read(checkpoint()), [board]).label == "W16A16KV16"
+
+
+@pytest.mark.parametrize("board", [*AMPERE, *NEWER])
+def test_four_bit_arithmetic_is_newer_still(board: str) -> None:
+    assert on_boards(read(checkpoint(MODELOPT_FP4)), [board]).label is None
+    assert on_boards(read(checkpoint(MODELOPT_FP4)), ["NVIDIA B200"]).label == "W4A4KV16"
+
+
+def test_a_cpu_that_names_no_kernel_leaves_activations_unknown() -> None:
+    found = read(checkpoint(FP8), by(device="cpu"))
+
+    assert (found.weights, found.activations, found.unconfirmed) == (8, None, "")
+    assert found.missing["activations"] == (
+        "checkpoint (quantization_config) says 8 bits, but the start-up log of an engine on a CPU names no kernel"
+    )
+    assert read(checkpoint(INT8), by(device="cpu")).label == "W8A8KV16"
 
 
 def test_the_embedded_engine_has_a_log_and_no_checkpoint() -> None:

@@ -151,3 +151,29 @@ def test_an_invalid_rerun_says_nothing_of_health() -> None:
 def test_an_invalid_profile_is_nothing_to_compare_with() -> None:
     found = rerun(100.0, whole=replace(full(), output_tok_s=None))
     assert (found.healthy, found.notes) == (None, ("the output rate with or without the cut is not known",))
+
+
+def count(running: float, hz: float) -> EnginePeaks:
+    """The most requests that were seen at once with so many readings a second."""
+    return EnginePeaks(running=running, preemptions=0.0, readings=round(10 * hz), seconds=10.0)
+
+
+def counted(running: float, hz: float) -> ProfileRecord:
+    runs = tuple(replace(run, peaks=count(running, hz)) for run in full().runs)
+    return replace(full(), concurrency=32, runs=runs)
+
+
+@pytest.mark.parametrize(
+    ("running", "cut_hz", "full_hz", "healthy"),
+    [(31.0, 4.0, 4.0, False), (31.0, 1.0, 4.0, None), (32.0, 1.0, 4.0, True), (32.0, 4.0, 1.0, True)],
+)
+def test_requests_that_were_seldom_counted_do_not_show_fewer(
+    running: float, cut_hz: float, full_hz: float, healthy: bool | None
+) -> None:
+    assert budget_run(BUDGET, counted(32.0, full_hz), repeat(100.0, count(running, cut_hz))).healthy is healthy
+
+
+def test_a_full_run_that_was_seldom_counted_does_not_show_how_many_ran() -> None:
+    found = budget_run(BUDGET, counted(20.0, 1.0), repeat(100.0, count(20.0, 4.0)))
+    assert found.healthy is None
+    assert "1 a second, 2 are needed" in found.notes[0]

@@ -111,6 +111,46 @@ def test_peaks_are_the_largest_of_the_repeats() -> None:
     assert (found.weights_source, dict(found.missing)) == ("checkpoint", {})
 
 
+def polled(readings: int, seconds: float | None, gap_s: float | None = 0.3) -> EnginePeaks:
+    return EnginePeaks(kv_usage=0.3, readings=readings, seconds=seconds, longest_gap_s=gap_s)
+
+
+@pytest.mark.parametrize(
+    ("peaks", "why"),
+    [
+        (polled(12, 10.0), "metrics came 12 times in 10.0 s (1.2 a second, 2 are needed): a short peak may be missed"),
+        (polled(2, 0.5), "metrics came 2 times in 0.5 s (4 a second): too few to see a peak"),
+        (
+            polled(39, 10.0, 1.3),
+            "metrics came 39 times in 10.0 s (3.9 a second), once none for 1.3 s: a short peak may be missed",
+        ),
+    ],
+)
+def test_metrics_that_came_too_seldom_are_no_peak(peaks: EnginePeaks, why: str) -> None:
+    runs = [repeat(peaks=polled(40, 10.0)), repeat(peaks=peaks)]
+    found = peak_memory(runs, startup(), (8.0, "log"), concurrency=4, tokens_per_request=1000)
+    assert (found.kv_usage, found.kv_gib, found.peak_gib, found.error) == (None, None, None, None)
+    assert found.missing["peak_gib"] == f"kv_gib: serve-r0: {why}"
+    assert (found.weights_gib, found.other_gib) == (8.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    "peaks",
+    [
+        # One reading less than twice a second, as the ends of a run leave it; a late one; a gap that is short
+        # in a long run; a record that does not tell how long it was watched.
+        polled(19, 10.0),
+        polled(39, 10.0, 0.99),
+        polled(3, 0.6),
+        polled(150, 60.0, 2.5),
+        polled(2, None, None),
+    ],
+)
+def test_a_busy_machine_leaves_the_peak_measured(peaks: EnginePeaks) -> None:
+    found = peak_memory([repeat(peaks=peaks)], startup(), (8.0, "log"), concurrency=4, tokens_per_request=1000)
+    assert found.kv_usage == 0.3
+
+
 def test_one_repeat_has_no_error() -> None:
     found = measured([0.3])
     assert (found.error, dict(found.missing)) == (None, {"error": "one repeat"})
