@@ -46,6 +46,7 @@ from pytest_tokenwatt.campaign.misfits import misfits
 from pytest_tokenwatt.campaign.order import by_phase, repeat_of_baseline
 from pytest_tokenwatt.campaign.outputs import OutputShelf
 from pytest_tokenwatt.campaign.phase import Phase
+from pytest_tokenwatt.campaign.places import place_problems
 from pytest_tokenwatt.campaign.plan import Work, later_minutes, minutes, plan_view
 from pytest_tokenwatt.campaign.resume import earlier_records
 from pytest_tokenwatt.campaign.session import Session
@@ -65,7 +66,6 @@ from pytest_tokenwatt.spec.model import Configuration, Spec
 from pytest_tokenwatt.spec.problems import preflight
 from pytest_tokenwatt.store.baselines import read_baseline
 from pytest_tokenwatt.store.journal import Event, Journal
-from pytest_tokenwatt.store.rundir import file_obstacle
 
 REPORT_NAME = "report.json"
 JOURNAL = "journal.jsonl"
@@ -86,7 +86,7 @@ class Lab(Desk):
         self._live: set[str] = set()
         self._after_ran = False
         self._closed = False
-        self._reference = _reference(spec, options.baselines)
+        self._reference = _reference(spec, options)
         self._compares_stored = self._reference is not None
 
     # --- before the run
@@ -98,7 +98,7 @@ class Lab(Desk):
         """
         chosen = self._chosen(selected, also)
         missing = () if self._reference is not None else without_baseline(self.spec, selected)
-        own = (*self._unwritable(), *missing, *without_candidate(self.spec), *self._of_reference())
+        own = (*self._unwritable(chosen), *missing, *without_candidate(self.spec), *self._of_reference())
         own = (*own, *without_effect(self.spec, chosen, selected))
         suites = self._shelf.problems() if ACCURACY in self._kinds else ()
         prompts = drift_plan.problems(self.spec) if DRIFT in self._kinds else ()
@@ -215,13 +215,14 @@ class Lab(Desk):
         keys = self._keys_for(selected, also)
         return [config for config in by_phase(self.spec) if config.key in keys]
 
-    def _unwritable(self) -> Iterator[Problem]:
+    def _unwritable(self, chosen: Sequence[Configuration]) -> Iterator[Problem]:
         """Places of results that cannot be written: found before the first measurement, not behind the last."""
-        places = [("--tokenwatt-out", self._run_dir.obstacle())]
-        places += [("--tokenwatt-report", file_obstacle(path)) for path in self._options.reports]
-        for option, obstacle in places:
-            if obstacle is not None:
-                yield Problem(str(self.spec.path), None, option, obstacle, "choose a writable place")
+        keys = [config.key for config in chosen]
+        yield from place_problems(self.spec.path, self._run_dir, self._options, keys)
+        if not self._options.resume and self._run_dir.record_file is None and (self.run_dir / JOURNAL).exists():
+            what = f"{self.run_dir} holds a run already, whose files are written over"
+            remedy = "name another place, or continue that run with --tokenwatt-resume"
+            yield Problem(str(self.spec.path), None, "--tokenwatt-out", what, remedy, severity="warning")
         if self._options.resume and not _can_be_resumed(self.run_dir):
             remedy = "name the run directory, or one that is empty or absent"
             yield Problem(str(self.spec.path), None, "--tokenwatt-resume", f"{self.run_dir} holds no run", remedy)
@@ -396,8 +397,9 @@ class Lab(Desk):
         )
 
 
-def _reference(spec: Spec, files: Sequence[Path]) -> StoredReference | None:
-    return stored_baseline(spec, [read_baseline(path) for path in files]) if files else None
+def _reference(spec: Spec, options: LabOptions) -> StoredReference | None:
+    files = [read_baseline(path) for path in options.baselines]
+    return stored_baseline(spec, files, options.allow) if files else None
 
 
 def _can_be_resumed(run_dir: Path) -> bool:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
+from pytest_tokenwatt.campaign.as_recorded import adapted, shared, spec_of
 from pytest_tokenwatt.campaign.baselines import StoredReference, reference_for, stored_baseline
 from pytest_tokenwatt.campaign.desk import Desk, Finished, LabEvents, LabOptions
 from pytest_tokenwatt.campaign.foreseen import compares
 from pytest_tokenwatt.campaign.kinds import EVERYTHING
-from pytest_tokenwatt.campaign.replaying import Merged, Named, changed_verdicts, merge, replayed_spec, with_roles
+from pytest_tokenwatt.campaign.places import place_problems
+from pytest_tokenwatt.campaign.publishing import Publication
+from pytest_tokenwatt.campaign.replaying import Merged, Named, changed_verdicts, merge, with_roles
 from pytest_tokenwatt.errors import NothingRuns, NotMeasured, Problem, UsageError
 from pytest_tokenwatt.gates.catalog import list_gates
-from pytest_tokenwatt.gates.comparable import Comparing, allowed_names
+from pytest_tokenwatt.gates.comparable import SLO, Comparing, allowed_names
 from pytest_tokenwatt.gates.decidable import asks_for, undecidable
 from pytest_tokenwatt.gates.judge import EXIT_FAIL, judge, not_stored
+from pytest_tokenwatt.gates.promised import known_under
 from pytest_tokenwatt.records import ConfigRecord, GateResult, GateSpec, Reason, SloBound
 from pytest_tokenwatt.records.stored import Provenance
 from pytest_tokenwatt.spec.load import load_spec
@@ -31,16 +36,30 @@ _NO_ENGINE = "a replay starts no engine: this needs a live one"
 class ReplayLab(Desk):
     """Stored records under a spec's gates. Nothing is measured, and nothing is written before ``finish``.
 
+    ``sources`` are the files and the records that they hold, in the roles that they were recorded in.
+
     ``gates`` are those that become items: what the records decide, and what the spec asks for and they do not.
     ``undecided`` are the others with the reason, listed without an item.
     """
 
-    def __init__(self, spec: Spec, merged: Merged, options: LabOptions, events: LabEvents) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        merged: Merged,
+        options: LabOptions,
+        events: LabEvents,
+        sources: Sequence[tuple[Path, ConfigRecord]] = (),
+        *,
+        keeps: bool = True,
+    ) -> None:
         super().__init__(spec, options, events)
+        self.sources = tuple(sources)
+        self._keeps = keeps
         self._merged = merged
         order = {config.key: place for place, config in enumerate(spec.configurations)}
         ordered = sorted(merged.records, key=lambda each: order[each.key])
-        self._stored = {each.key: under_slo(each, _bounds(spec, each.key)) for each in ordered}
+        self._measured = {each.key: under_slo(each, _bounds(spec, each.key)) for each in ordered}
+        self._stored = {key: self._under_given_slo(each) for key, each in self._measured.items()}
         self._places = merged.places
         self._reference = self._stored_reference()
         self._missing: dict[str, Reason] = {}
@@ -50,8 +69,10 @@ class ReplayLab(Desk):
     # --- what the plugin asks of every lab
 
     def preflight(self, selected: Sequence[GateSpec], also: Sequence[str] = ()) -> list[Problem]:  # noqa: ARG002
-        """What a reader must know of the files; nothing can go wrong later."""
-        return [Problem(str(self.spec.path), None, None, note, severity="warning") for note in self._merged.notes]
+        """What a reader must know of the files, and places that cannot be written."""
+        place = str(self.spec.path)
+        notes = [Problem(place, None, None, note, severity="warning") for note in self._merged.notes]
+        return [*notes, *place_problems(self.spec.path, self._run_dir, self._options, self._stored)]
 
     def minutes(self, selected: Sequence[GateSpec], also: Sequence[str] = ()) -> float:  # noqa: ARG002
         """None: nothing is measured."""
@@ -99,16 +120,29 @@ class ReplayLab(Desk):
         files = [read_baseline(path) for path in self._options.baselines]
         if not files or any(record.role == "baseline" for record in self._stored.values()):
             return None
-        found = stored_baseline(self.spec, files)
+        found = stored_baseline(self.spec, files, self._options.allow)
         fitting = [reference_for(record, found.record) for record in self._stored.values()]
         # Where it is a copy of all that is replayed, texts must not compare with it either.
         return found if found.record in fitting or fitting[0] is None else replace(found, record=fitting[0])
+
+    def _under_given_slo(self, record: ConfigRecord) -> ConfigRecord:
+        """What is known of a record under the SLO of a spec that was given, unless SLOs may differ."""
+        if not self._merged.given or SLO in self._options.allow:
+            return record
+        return known_under(record, _bounds(self.spec, record.key))
+
+    def _candidate(self, gate: GateSpec) -> ConfigRecord | None:
+        """The record that a gate judges; that of the SLO is about the windows as they were measured."""
+        return (self._measured if gate.kind == "slo" else self._stored).get(gate.config)
+
+    def _kept(self) -> tuple[ConfigRecord, ...]:
+        return tuple(self._measured.values())
 
     def _sort_gates(self) -> None:
         items: list[GateSpec] = []
         others: list[tuple[GateSpec, Reason]] = []
         for gate in list_gates(self.spec, self._records()):
-            record = self._stored.get(gate.config)
+            record = self._candidate(gate)
             if record is None:
                 continue
             why = undecidable(gate, record, self._baseline_for(gate), self._records())
@@ -126,7 +160,8 @@ class ReplayLab(Desk):
         if why is not None:
             return not_stored(gate, why)
         others = self._results_beside(gate) if gate.kind == "score" else ()
-        candidate, baseline = self._record(gate.config), self._baseline_for(gate)
+        candidate = self._candidate(gate) or self._record(gate.config)
+        baseline = self._baseline_for(gate)
         comparing = Comparing(allow=self._options.allow, baselines=self._stored_baselines())
         return judge(gate, candidate, baseline, self._records(), others, comparing=comparing)
 
@@ -163,16 +198,16 @@ class ReplayLab(Desk):
     def _provenance(self) -> Provenance:
         """That of the records, as far as they share it: a replay is the same report, judged again."""
         made = [record.provenance for record in self._records()]
-        title = self._options.title or _shared(each.title for each in made) or self._merged.title
+        title = self._options.title or shared(each.title for each in made) or self._merged.title
         return Provenance(
             recorded=max((each.recorded for each in made if each.recorded), default=None),
             finished=max((each.finished for each in made if each.finished), default=None),
-            tool=_shared(each.tool for each in made),
-            driver=_shared(each.driver for each in made),
-            command=_shared(each.command for each in made) or self._options.invocation,
-            versions=_shared(each.versions for each in made) or {},
+            tool=shared(each.tool for each in made),
+            driver=shared(each.driver for each in made),
+            command=shared(each.command for each in made) or self._options.invocation,
+            versions=shared(each.versions for each in made) or {},
             title=title,
-            interrupted=_shared(each.interrupted for each in made),
+            interrupted=shared(each.interrupted for each in made),
         )
 
     def _remarks(self) -> Sequence[str]:
@@ -194,6 +229,12 @@ class ReplayLab(Desk):
         if self._merged.status is not None:
             report["status"] = self._merged.status
         return replace(done, report=report, exit_code=EXIT_FAIL if self.decides_nothing else done.exit_code)
+
+    def _write(self, finished: Finished) -> tuple[str, ...]:
+        if self._keeps:
+            return super()._write(finished)
+        published = Publication(finished.report, self._records(), finished.results, None)
+        return published.summarise(None, os.environ)
 
     @property
     def decides_nothing(self) -> bool:
@@ -220,12 +261,6 @@ def _bounds(spec: Spec, key: str) -> dict[str, tuple[SloBound, ...]]:
     return {each.name: each.bounds for each in spec.configuration(key).scenarios}
 
 
-def _shared(values: Iterable[Any]) -> Any:
-    """The value that all have, else ``None``."""
-    found = list(values)
-    return found[0] if found and all(value == found[0] for value in found) else None
-
-
 class _Quiet:
     """Progress that nobody reads."""
 
@@ -242,10 +277,12 @@ def open_replay(
     title: str | None = None,
     out: Path | None = None,
     roles: Sequence[str] | None = None,
+    keeps: bool = True,
 ) -> ReplayLab:
     """The lab of stored files: run records, run directories, lab reports, submissions, results of other tools.
 
-    ``roles`` gives each path a role, whatever it was recorded as. Raises ``UsageError`` with one line for a file that
+    ``roles`` gives each path a role, whatever it was recorded as. Without ``keeps`` no report is written, and only
+    the CI's step summary is appended to. Raises ``UsageError`` with one line for a file that
     cannot be read and for files that do not go together.
     """
     options = LabOptions(
@@ -258,11 +295,16 @@ def open_replay(
         replays=tuple(paths),
     )
     given = load_spec(spec) if spec is not None else None
-    return replay_lab(given, options, _Quiet(), roles=roles)
+    return replay_lab(given, options, _Quiet(), roles=roles, keeps=keeps)
 
 
 def replay_lab(
-    given: Spec | None, options: LabOptions, events: LabEvents, *, roles: Sequence[str] | None = None
+    given: Spec | None,
+    options: LabOptions,
+    events: LabEvents,
+    *,
+    roles: Sequence[str] | None = None,
+    keeps: bool = True,
 ) -> ReplayLab:
     """The lab of ``options.replays`` under the spec that was ``given``, else the stored one. Raises ``UsageError``."""
     runs = [Named(path, read_stored(path)) for path in options.replays]
@@ -270,33 +312,6 @@ def replay_lab(
         raise UsageError("there is nothing to replay", remedy="name a run directory, a record or a report")
     named = with_roles(runs, roles) if roles is not None else runs
     merged = merge(named, given)
-    spec = _spec_of(given, merged, named[0].path)
-    return ReplayLab(_adapted(spec, merged.records), merged, options, events)
-
-
-def _spec_of(given: Spec | None, merged: Merged, path: Path) -> Spec:
-    if given is not None and given.configs is not None:
-        return given
-    place = given.path if given is not None else path
-    return replayed_spec(merged.raw, place, given)
-
-
-def _adapted(spec: Spec, records: Sequence[ConfigRecord]) -> Spec:
-    """As the live run's command line and file name changed it."""
-    name = _shared(record.provenance.spec_name for record in records)
-    if name is not None and spec.raw.get("name") is None:
-        spec = spec.model_copy(update={"name": name})
-    if any(record.provenance.quick for record in records):
-        spec = spec.quick()
-    for key, url in _endpoints(records):
-        if any(config.key == key for config in spec.configurations):
-            spec = spec.with_endpoint(key, url)
-    return spec
-
-
-def _endpoints(records: Sequence[ConfigRecord]) -> Iterator[tuple[str, str]]:
-    known: dict[str, str] = {}
-    for record in records:
-        given: Mapping[str, str] = record.provenance.endpoints
-        known.update(given)
-    yield from known.items()
+    spec = adapted(spec_of(given, merged, named[0].path), merged.records)
+    sources = [(each.path, record) for each in runs for record in each.run.records]
+    return ReplayLab(spec, merged, options, events, sources, keeps=keeps)

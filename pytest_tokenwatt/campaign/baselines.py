@@ -6,22 +6,27 @@ Which of them is the reference, what candidates are scored on, and which gates c
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pytest_tokenwatt.campaign.capture import Capture, Corpus, capture_from, drift_file
 from pytest_tokenwatt.campaign.promotion import promoted
 from pytest_tokenwatt.errors import UsageError
 from pytest_tokenwatt.gates.catalog import list_gates
+from pytest_tokenwatt.gates.comparable import OPTION as ALLOW
+from pytest_tokenwatt.gates.comparable import Sides, differences
 from pytest_tokenwatt.records import ConfigRecord, Reason
 from pytest_tokenwatt.records.drift import DriftRecord
+from pytest_tokenwatt.report.text import one_line
 from pytest_tokenwatt.spec.model import Drift, Perplexity, Spec
 from pytest_tokenwatt.store.baselines import SCORES, StoredBaseline, recorded_at
 
+OPTION = "--tokenwatt-baseline"
+T = TypeVar("T")
 _SAVE_AGAIN = "store the baseline anew"
 _LEAST_LIKENESS = 0.7
 """Share of equal characters from which a name is taken for another's successor, of configuration and gate alike."""
@@ -42,16 +47,39 @@ class StoredReference:
     notes: tuple[str, ...]
 
 
-def stored_baseline(spec: Spec, files: Sequence[StoredBaseline]) -> StoredReference:
+def stored_baseline(
+    spec: Spec, files: Sequence[StoredBaseline], allow: frozenset[str] = frozenset()
+) -> StoredReference:
     """What relative gates of ``spec`` compare with: the newest of ``files``, of which there is at least one.
 
     Of records that are equally old, or of unknown age, the first counts. Files of one and the same run count once:
-    between copies there is no spread.
+    between copies there is no spread. Raises ``UsageError`` for files that are not comparable with each other, other
+    than in what ``allow`` names.
     """
     newest_first = _measured_once(sorted(files, key=_recorded, reverse=True))
+    unlike = [note for pair in itertools.combinations(newest_first, 2) for note in _unlike(*pair, allow)]
     key = _key(spec, newest_first[0].record)
     records = tuple(replace(promoted(each.record), key=key) for each in newest_first)
-    return StoredReference(records[0], records, newest_first[0], tuple(_notes(spec, newest_first)))
+    return StoredReference(records[0], records, newest_first[0], (*_notes(spec, newest_first), *unlike))
+
+
+def _unlike(newer: StoredBaseline, older: StoredBaseline, allow: frozenset[str]) -> Iterator[str]:
+    """Lines on what two runs differ in although their spread counts. Raises ``UsageError`` where it may not count."""
+    alike = newer.path.name == older.path.name
+    ours, theirs = (str(each.path) if alike else each.path.name for each in (newer, older))
+    both = f"{ours} and {theirs}"
+    found = differences(newer.record, older.record, Sides(ours, theirs, both))
+    refused = [name for name in found if name not in allow]
+    if refused:
+        what = f"{both} give no spread between runs: {'; '.join(found[name] for name in refused)}"
+        flags = " ".join(f"{ALLOW}={name}" for name in refused)
+        remedy = f"leave one out, or compare all the same with {flags}"
+        raise UsageError(what, where=OPTION, remedy=remedy)
+    if found:
+        yield f"{both} differ in {' and '.join(name.replace('_', ' ') for name in found)}; their spread holds that, too"
+    versions = [each.record.identity.version if each.record.identity else None for each in (newer, older)]
+    if None not in versions and versions[0] != versions[1]:
+        yield one_line(f"{both} are of engine {versions[0]} and {versions[1]}; their spread holds that, too")
 
 
 def _measured_once(files: Sequence[StoredBaseline]) -> list[StoredBaseline]:
@@ -81,6 +109,23 @@ def reference_for(candidate: ConfigRecord, baseline: ConfigRecord | None) -> Con
     return replace(baseline, invalid=(Reason("same_record", text),))
 
 
+def by_reference(
+    records: Sequence[ConfigRecord],
+    baseline: ConfigRecord | None,
+    deltas: Callable[[ConfigRecord | None], Mapping[str, T]],
+) -> dict[str, T]:
+    """How each configuration compares with a stored baseline; of a copy of it nothing can be told.
+
+    ``deltas`` compares all of them with one baseline.
+    """
+    found = dict(deltas(baseline))
+    for record in records:
+        own = reference_for(record, baseline)
+        if own is not baseline:
+            found.update({key: delta for key, delta in deltas(own).items() if key == record.key})
+    return found
+
+
 def _recorded(stored: StoredBaseline) -> datetime:
     return recorded_at(stored.record.provenance.recorded) or datetime.min.replace(tzinfo=UTC)
 
@@ -98,7 +143,7 @@ def _key(spec: Spec, record: ConfigRecord) -> str:
 def _notes(spec: Spec, newest_first: Sequence[StoredBaseline]) -> Iterator[str]:
     chosen, *others = newest_first
     record = chosen.record
-    yield f"baseline: {chosen.path.name} ({record.label}), {chosen.age_text}"
+    yield f"baseline: {chosen.path.name} ({one_line(record.label)}), {chosen.age_text}"
     if others:
         told = ", ".join(f"{each.path.name} {each.age_text}" for each in others)
         yield f"{len(newest_first)} stored baselines give the spread between runs; beside the newest: {told}"

@@ -7,9 +7,11 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from pytest_tokenwatt.campaign.baselines import by_reference
 from pytest_tokenwatt.campaign.measured import Measured
 from pytest_tokenwatt.campaign.observe import Deadline
 from pytest_tokenwatt.campaign.publishing import Publication
@@ -172,7 +174,7 @@ class Desk(Measured):
 
     def save_baselines(self, requests: Sequence[SaveRequest], course: Course) -> Iterator[str]:
         """Store records as baselines, unless something speaks against it; one line for each. Raises ``OSError``."""
-        records = {record.key: record for record in self._records()}
+        records = {record.key: record for record in self._kept()}
         for request in requests:
             record = records.get(request.key)
             why = may_be_saved(self._ordered_results(), course, record)
@@ -233,16 +235,19 @@ class Desk(Measured):
         """All runs of a stored baseline; empty when it is measured in this session."""
         return ()
 
+    def _kept(self) -> tuple[ConfigRecord, ...]:
+        """The records as they were measured, for files of records."""
+        return self._records()
+
     def _remarks(self) -> Sequence[str]:
         """Further lines below the table."""
         return ()
 
     def _write(self, finished: Finished) -> tuple[str, ...]:
         """Write everything; a line for each form of the report that could not be made."""
-        records = self._records()
-        if self._run_dir.record_file is not None and records:
-            write_run_record(self._run_dir.record_file, records)
-        published = Publication(finished.report, records, finished.results, self._raw_dir())
+        if self._run_dir.record_file is not None and self._kept():
+            write_run_record(self._run_dir.record_file, self._kept())
+        published = Publication(finished.report, self._records(), finished.results, self._raw_dir())
         return published.write(finished.report_path, self._options.reports, os.environ)
 
     def _raw_dir(self) -> Path | None:
@@ -251,7 +256,8 @@ class Desk(Measured):
 
     def _context(self, records: Sequence[ConfigRecord], made: Provenance) -> ReportContext:
         scenario, base = self.spec.configurations[0].scenarios[0].name, self._stored_baseline()
-        several = self._stored_baselines()
+        several, each = self._stored_baselines(), partial(by_reference, records, base)
+        results = tuple({**self._beside, **self._results}.values())
         return ReportContext(
             generated=_instant(made.recorded) or self._started,
             finished=_instant(made.finished),
@@ -259,12 +265,12 @@ class Desk(Measured):
             versions=made.versions,
             variance_band_pct=session_band_pct(records, scenario, several),
             energy_band_pct=session_energy_band_pct(records, scenario, several),
-            accuracy=accuracy_deltas(self.spec, records, base),
-            lengths=length_deltas(self.spec, records, base),
-            drift=drift_deltas(self.spec, records, base),
-            speeds=speed_deltas(self.spec, records, base, several),
-            memories=memory_deltas(self.spec, records, base, several),
-            scores=score_deltas(self.spec, records, tuple({**self._beside, **self._results}.values()), base, several),
+            accuracy=each(lambda own: accuracy_deltas(self.spec, records, own)),
+            lengths=each(lambda own: length_deltas(self.spec, records, own)),
+            drift=each(lambda own: drift_deltas(self.spec, records, own)),
+            speeds=each(lambda own: speed_deltas(self.spec, records, own, several)),
+            memories=each(lambda own: memory_deltas(self.spec, records, own, several)),
+            scores=each(lambda own: score_deltas(self.spec, records, results, own, several)),
             title=made.title,
             interrupted=made.interrupted,
             baseline=base,

@@ -85,7 +85,7 @@ def _serving(record: ConfigRecord, goodput: GoodputRecord, stamps: _Stamps) -> S
         scenario=goodput.scenario,
         slo=tuple(Bound(bound.metric, bound.percentile, bound.bound_ms) for bound in goodput.slo),
         probes=tuple(_probe(window) for window in goodput.windows),
-        percentiles=tuple(map(_row, goodput.percentiles)) if goodput.rate_rps is not None else (),
+        percentiles=tuple(map(_row, goodput.percentiles)) if goodput.confirmed else (),
         samples=_samples(known) if whole else {},
         no_samples=NOT_STORED if windows and not whole else "",
     )

@@ -44,13 +44,19 @@ class Publication:
         for place in (path.with_suffix(".md"), *(copy for copy in copies if copy.suffix != ".html")):
             self._write_form(place)
         complaints = list(self._html_at(path.with_suffix(".html")))
-        summary = environ.get(STEP_SUMMARY)
-        if summary:
-            told = step_summary.append(summary, self._markdown(path))
-            complaints += [told] if told else []
+        complaints += self.summarise(path, environ)
         for page in (copy for copy in copies if copy.suffix == ".html"):
             self._write_form(page)
         return tuple(complaints)
+
+    def summarise(self, full: Path | None, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """Append the Markdown form to the CI's step summary, if there is one; ``full`` is where the whole report is.
+
+        Returns a line if that could not be done.
+        """
+        summary = environ.get(STEP_SUMMARY)
+        told = step_summary.append(summary, self._markdown(full)) if summary else None
+        return (told,) if told else ()
 
     def _write_form(self, place: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -36,7 +36,7 @@ class Merged:
     """What is judged: ``raw`` is the spec's mapping, ``notes`` are lines for the reader.
 
     ``status`` and ``title`` are the stored ones where all runs share them; ``places`` the directories of the records'
-    files by configuration, ``verdicts`` those that reports list, by the gate's id.
+    files by configuration, ``verdicts`` those that reports list, by the gate's id. ``given``: the spec is not theirs.
     """
 
     raw: Mapping[str, Any]
@@ -46,6 +46,7 @@ class Merged:
     title: str | None
     places: Mapping[str, Path] = field(default_factory=dict)
     verdicts: Mapping[str, str] = field(default_factory=dict)
+    given: bool = False
 
 
 def merge(runs: Sequence[Named], given: Spec | None = None) -> Merged:
@@ -71,6 +72,7 @@ def merge(runs: Sequence[Named], given: Spec | None = None) -> Merged:
         title=titles.pop() if len(titles) == 1 else None,
         places={record.key: _place(named.path) for named in runs for record in named.run.records},
         verdicts={gate: verdict for named in runs for gate, verdict in named.run.verdicts.items()},
+        given=given is not None,
     )
 
 
@@ -237,10 +239,10 @@ def _differing(runs: Sequence[Named]) -> Iterator[str]:
             )
 
 
-_MEASURED = ("slo", "workload", "scenarios", "profiles", "accuracy", "drift")
+_MEASURED = ("workload", "scenarios", "profiles", "accuracy", "drift")
 """Blocks of a spec that say what was measured, and not only how it is judged."""
-_LIMITS = frozenset({"max_drop_pts", "min_score", "max_nats_per_token", "max_dnll"})
-"""What such a block has of limits, which may change."""
+_LIMITS = frozenset({"max_drop_pts", "min_score", "max_nats_per_token", "max_dnll", "slo"})
+"""What such a block has of limits, which may change; under another SLO the gates themselves say what is not known."""
 
 
 def _described_otherwise(given: Spec, runs: Sequence[Named]) -> Iterator[str]:

@@ -67,6 +67,30 @@ def save_requests(given: Sequence[str], base: Path, spec: Spec) -> tuple[SaveReq
     return requests
 
 
+def shares(given: Sequence[str], specs: Sequence[Spec]) -> list[tuple[str, ...]]:
+    """Which of the option's values each of several specs is to read: that of the only one with the configuration.
+
+    Raises ``UsageError`` for a value that fits several specs, whose records would write over each other, or none.
+    """
+    if len(specs) == 1:
+        return [tuple(given)]
+    holders = [_holder(each, specs) for each in given]
+    return [tuple(text for text, spec in zip(given, holders, strict=True) if spec is own) for own in specs]
+
+
+def _holder(given: str, specs: Sequence[Spec]) -> Spec:
+    keyed = _KEYED.fullmatch(given)
+    every = {configuration.key: spec for spec in specs for configuration in spec.configurations}
+    fitting = [spec for spec in specs if keyed is None or any(each.key == keyed[1] for each in spec.configurations)]
+    if not fitting and keyed is not None:
+        raise _unknown(keyed[1], given, list(every))
+    if len(fitting) > 1:
+        what = f"it fits {len(fitting)} specs ({', '.join(spec.path.name for spec in fitting)})"
+        remedy = f"write {OPTION}=KEY=FILE with a key that one of them has, or run the specs one by one"
+        raise UsageError(what, where=_where(given), remedy=remedy)
+    return fitting[0]
+
+
 def _request(given: str, base: Path, spec: Spec) -> SaveRequest:
     keyed = _KEYED.fullmatch(given)
     key = _known(keyed[1], given, spec) if keyed else _default(given, spec)
@@ -84,10 +108,14 @@ def _known(key: str, given: str, spec: Spec) -> str:
     keys = [configuration.key for configuration in spec.configurations]
     if key in keys:
         return key
+    raise _unknown(key, given, keys)
+
+
+def _unknown(key: str, given: str, keys: Sequence[str]) -> UsageError:
     near = get_close_matches(key, keys, 1)
     remedy = f"did you mean {near[0]}?" if near else f"configurations: {', '.join(keys)}"
     remedy = f"{remedy} (a file of that name is ./{given})"
-    raise UsageError(f"there is no configuration {key}", where=_where(given), remedy=remedy)
+    return UsageError(f"there is no configuration {key}", where=_where(given), remedy=remedy)
 
 
 def _default(given: str, spec: Spec) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from pytest_tokenwatt.commands.cli import CommandParser, guarded
-from pytest_tokenwatt.commands.stored import RUNS, add_judging_options, allowed, judge_all, show_table
+from pytest_tokenwatt.commands.stored import RUNS, add_judging_options, allowed, judge_all, show_table, stored_path
 
 
 def main(argv: Sequence[str]) -> int:
@@ -33,14 +32,16 @@ def _report(argv: Sequence[str]) -> int:
 
 def _parser() -> CommandParser:
     parser = CommandParser("report", "Merge stored runs into one lab report, judge its gates, and show the table.")
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help=RUNS)
+    parser.add_argument("runs", nargs="+", type=stored_path, metavar="RUN", help=RUNS)
     parser.add_argument("--title", metavar="TEXT", help="title of the report")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="run directory (default: a new one in tokenwatt-runs/)")
+    parser.add_argument(
+        "--out", type=stored_path, metavar="PATH", help="run directory (default: a new one in tokenwatt-runs/)"
+    )
     parser.add_argument(
         "--baseline",
         action="append",
         default=[],
-        type=Path,
+        type=stored_path,
         metavar="FILE",
         help="a stored record to compare with; repeatable, several give the spread between runs",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import sys
@@ -19,11 +20,19 @@ if TYPE_CHECKING:
 RUNS = "a run record, a run directory, a lab report, a submission record, or the result file of another tool"
 
 
+def stored_path(text: str) -> Path:
+    """A path that an argument names. Raises ``argparse.ArgumentTypeError`` for none: ``Path("")`` is the directory."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("is empty; name a path")
+    return Path(text)
+
+
 def add_judging_options(parser: CommandParser) -> None:
     """``--spec`` and ``--allow-diff``."""
-    parser.add_argument("--spec", type=Path, metavar="FILE", help="its limits win over the stored ones")
+    parser.add_argument("--spec", type=stored_path, metavar="FILE", help="its limits win over the stored ones")
     parser.add_argument(
         "--allow-diff",
+        "--tokenwatt-allow-diff",  # as the reasons of verdicts name it
         action="append",
         default=[],
         metavar="NAME",
@@ -42,7 +51,14 @@ def allowed(names: Sequence[str]) -> list[str]:
 
 
 def judge_all(lab: ReplayLab) -> Finished:
-    """Every gate that the records decide, and the report. Raises ``UsageError`` when there is nothing to report."""
+    """Every gate that the records decide, and the report.
+
+    Raises ``UsageError`` when there is nothing to report, and before anything is judged when it cannot be written.
+    """
+    for problem in lab.preflight(lab.gates):
+        if problem.severity == "error":
+            option = (problem.key or problem.path).replace("--tokenwatt-", "--")
+            raise UsageError(problem.what, where=option, remedy=problem.remedy)
     for gate in lab.gates:
         lab.judge(gate)
     finished = lab.finish()

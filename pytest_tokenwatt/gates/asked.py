@@ -23,6 +23,11 @@ def is_scored(spec: Spec, record: ConfigRecord | None) -> bool:
     return spec.score is not None or is_submission(record)
 
 
+def scored_tiers(spec: Spec, record: ConfigRecord | None) -> dict[str, float]:
+    """The tiers of a configuration that has a score; of any other none."""
+    return dict((spec.score or Score()).tiers) if is_scored(spec, record) else {}
+
+
 def counts_drift_answers(spec: Spec) -> bool:
     """Whether answers to drift prompts are compared too: those that are not the prompts of suites anyway."""
     return spec.drift is not None and (spec.drift.prompts is not None or not spec.accuracy)

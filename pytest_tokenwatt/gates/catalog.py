@@ -11,6 +11,7 @@ from pytest_tokenwatt.gates.asked import (
     is_scored,
     is_submission,
     score_limits,
+    scored_tiers,
     speed_profiles,
     suite_sizes,
 )
@@ -181,7 +182,7 @@ class _Lister:
             limits = {
                 "max_mean_drop_pts": self.config.gates.accuracy.max_mean_drop_pts,
                 "suites": suite_sizes(self.spec),
-                "tiers": dict(self.spec.score.tiers) if self.spec.score is not None else {},
+                "tiers": scored_tiers(self.spec, self.stored.get(self.config.key)),
             }
             yield from self._gate("accuracy", needs="accuracy", param="mean", limits=limits, origin=("accuracy",))
 

@@ -46,6 +46,18 @@ class Comparing:
     baselines: tuple[ConfigRecord, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What two records are called in sentences on how they differ."""
+
+    ours: str = "the candidate"
+    theirs: str = "the baseline"
+    both: str = "candidate and baseline"
+
+
+_ROLES = Sides()
+
+
 def allowed_names(names: Iterable[str]) -> frozenset[str]:
     """The names that a user gave. Raises ``UsageError`` for one that there is not, with the nearest."""
     asked = frozenset(names)
@@ -61,12 +73,12 @@ def allowed_names(names: Iterable[str]) -> frozenset[str]:
 # --- the machine
 
 
-def other_hardware(candidate: ConfigRecord, baseline: ConfigRecord) -> Reason | None:
+def other_hardware(candidate: ConfigRecord, baseline: ConfigRecord, called: Sides = _ROLES) -> Reason | None:
     """Why two configurations cannot be compared: they ran on different accelerators. Unknown ones are not judged."""
     ours, theirs = (sorted({gpu.name for gpu in record.gpus if gpu.name}) for record in (candidate, baseline))
     if not ours or not theirs or ours == theirs:
         return None
-    return _differs(HARDWARE, f"the candidate ran on {' and '.join(ours)}, the baseline on {' and '.join(theirs)}")
+    return _differs(HARDWARE, f"{called.ours} ran on {' and '.join(ours)}, {called.theirs} on {' and '.join(theirs)}")
 
 
 def other_machine(candidate: ConfigRecord, baseline: ConfigRecord) -> Reason | None:
@@ -76,19 +88,20 @@ def other_machine(candidate: ConfigRecord, baseline: ConfigRecord) -> Reason | N
     )
 
 
-def _other_limit(candidate: ConfigRecord, baseline: ConfigRecord) -> Reason | None:
+def _other_limit(candidate: ConfigRecord, baseline: ConfigRecord, called: Sides = _ROLES) -> Reason | None:
     limits = [sorted({gpu.limit_w for gpu in record.gpus if gpu.limit_w}) for record in (candidate, baseline)]
     if not all(limits) or limits[0] == limits[1]:
         return None
     ours, theirs = ("/".join(f"{limit:g}" for limit in each) for each in limits)
-    return _differs(POWER_LIMIT, f"the candidate ran at a power limit of {ours} W, the baseline at {theirs} W")
+    return _differs(POWER_LIMIT, f"{called.ours} ran at a power limit of {ours} W, {called.theirs} at {theirs} W")
 
 
-def _other_driver(candidate: ConfigRecord, baseline: ConfigRecord) -> Reason | None:
+def _other_driver(candidate: ConfigRecord, baseline: ConfigRecord, called: Sides = _ROLES) -> Reason | None:
     ours, theirs = _drivers(candidate), _drivers(baseline)
     if not ours or not theirs or ours == theirs:
         return None
-    return _differs(DRIVER, f"the candidate ran under driver {' and '.join(ours)}, the baseline {' and '.join(theirs)}")
+    told = f"{called.ours} ran under driver {' and '.join(ours)}, {called.theirs} {' and '.join(theirs)}"
+    return _differs(DRIVER, told)
 
 
 def _drivers(record: ConfigRecord) -> list[str]:
@@ -99,14 +112,14 @@ def _drivers(record: ConfigRecord) -> list[str]:
 # --- the load
 
 
-def incomparable(record: GoodputRecord, base: GoodputRecord) -> Reason | None:
+def incomparable(record: GoodputRecord, base: GoodputRecord, called: Sides = _ROLES) -> Reason | None:
     """Why two records of one scenario cannot be compared: they were offered different loads."""
     if base.slo != record.slo:
         ours, theirs = (_bounds(each) for each in (record, base))
-        return _differs(SLO, f"the candidate was measured under {ours}, the baseline under {theirs}")
+        return _differs(SLO, f"{called.ours} was measured under {ours}, {called.theirs} under {theirs}")
     hashes = {record.load_sha256, base.load_sha256} - {None}
     if len(hashes) > 1:
-        return _differs(WORKLOAD, "candidate and baseline were offered different workloads")
+        return _differs(WORKLOAD, f"{called.both} were offered different workloads")
     return None
 
 
@@ -114,7 +127,9 @@ def _bounds(record: GoodputRecord) -> str:
     return ", ".join(f"{bound.name} <= {bound.bound_ms:g}" for bound in record.slo) or "no SLO"
 
 
-def other_workload(candidate: ConfigRecord, baseline: ConfigRecord, scenario: str) -> Reason | None:
+def other_workload(
+    candidate: ConfigRecord, baseline: ConfigRecord, scenario: str, called: Sides = _ROLES
+) -> Reason | None:
     """The same of records without a hash, as in published reports: by the workloads of the specs that they store."""
     pair = [record.scenarios.get(scenario) for record in (candidate, baseline)]
     if all(each is not None and each.load_sha256 for each in pair):
@@ -125,7 +140,7 @@ def other_workload(candidate: ConfigRecord, baseline: ConfigRecord, scenario: st
     ours, theirs = (each or {} for each in told)
     keys = [name for name in ours if ours[name] != theirs.get(name)]
     shown = "; ".join(f"{name}: {ours[name]} against {theirs.get(name)}" for name in keys)
-    return _differs(WORKLOAD, f"candidate and baseline were offered different workloads ({shown})")
+    return _differs(WORKLOAD, f"{called.both} were offered different workloads ({shown})")
 
 
 def _workload(spec: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -139,11 +154,11 @@ def _workload(spec: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
 
 
-def other_profile(record: ProfileRecord, base: ProfileRecord) -> Reason | None:
+def other_profile(record: ProfileRecord, base: ProfileRecord, called: Sides = _ROLES) -> Reason | None:
     """Why two records of one closed-loop profile cannot be compared; those of other tools have no hash."""
     if not unlike(record, base):
         return None
-    return _differs(WORKLOAD, f"{record.name}: candidate and baseline were offered different workloads")
+    return _differs(WORKLOAD, f"{record.name}: {called.both} were offered different workloads")
 
 
 def unlike(one: ProfileRecord, other: ProfileRecord) -> bool:
@@ -151,11 +166,11 @@ def unlike(one: ProfileRecord, other: ProfileRecord) -> bool:
     return len({one.load_sha256, other.load_sha256} - {""}) > 1
 
 
-def other_questions(record: SuiteRecord, base: SuiteRecord) -> Reason | None:
+def other_questions(record: SuiteRecord, base: SuiteRecord, called: Sides = _ROLES) -> Reason | None:
     """Why two records of one suite cannot be compared; those of other tools have no hash."""
     if len({record.sha256, base.sha256} - {""}) < 2:
         return None
-    return _differs(SUITE, f"candidate and baseline were asked otherwise: {_how(record, base)}")
+    return _differs(SUITE, f"{called.both} were asked otherwise: {_how(record, base)}")
 
 
 def _how(record: SuiteRecord, base: SuiteRecord) -> str:
@@ -178,16 +193,17 @@ def _differs(name: str, text: str) -> Reason:
 # --- what a user lets differ
 
 
-def differences(candidate: ConfigRecord, baseline: ConfigRecord) -> dict[str, str]:
+def differences(candidate: ConfigRecord, baseline: ConfigRecord, called: Sides = _ROLES) -> dict[str, str]:
     """All that keeps two records from being compared, by its name in ``ALLOWABLE``: a sentence without the remedy."""
-    found = [other_hardware(candidate, baseline), _other_limit(candidate, baseline), _other_driver(candidate, baseline)]
+    machine = (other_hardware, _other_limit, _other_driver)
+    found = [differ(candidate, baseline, called) for differ in machine]
     for name in candidate.scenarios.keys() & baseline.scenarios.keys():
-        found.append(incomparable(candidate.scenarios[name], baseline.scenarios[name]))
-        found.append(other_workload(candidate, baseline, name))
+        found.append(incomparable(candidate.scenarios[name], baseline.scenarios[name], called))
+        found.append(other_workload(candidate, baseline, name, called))
     for name in candidate.profiles.keys() & baseline.profiles.keys():
-        found.append(other_profile(candidate.profiles[name], baseline.profiles[name]))
+        found.append(other_profile(candidate.profiles[name], baseline.profiles[name], called))
     for name in candidate.suites.keys() & baseline.suites.keys():
-        found.append(other_questions(candidate.suites[name], baseline.suites[name]))
+        found.append(other_questions(candidate.suites[name], baseline.suites[name], called))
     told = {reason.code.removesuffix("_differs"): reason.text for reason in found if reason is not None}
     return {name: told[name].partition(f"; {OPTION}")[0] for name in ALLOWABLE if name in told}
 

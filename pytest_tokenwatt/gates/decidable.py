@@ -14,6 +14,7 @@ from pytest_tokenwatt.gates import unstored_serving as serving
 from pytest_tokenwatt.gates.figures import configuration_figure, split_name
 from pytest_tokenwatt.gates.finding import NOT_STORED
 from pytest_tokenwatt.gates.lacking import Sides, both, lacks
+from pytest_tokenwatt.gates.promised import under_another
 from pytest_tokenwatt.gates.stated import same_source, states
 from pytest_tokenwatt.records import ConfigRecord, GateSpec, Reason
 from pytest_tokenwatt.spec.model import Spec
@@ -48,8 +49,17 @@ def _rule(sides: Sides) -> Iterator[str]:
     gate, candidate, baseline = sides
     compared = any(gate.limits.get(name) is not None for name in ("min_ratio", "max_ratio"))
     for config in both(candidate, baseline if compared else None):
-        if not _has_figure(gate, config):
+        if told := _under_another(gate, config):
+            yield f"{gate.limits['metric']} of {config.key}: {told}"
+        elif not _has_figure(gate, config):
             yield lacks(str(gate.limits["metric"]), config)
+
+
+def _under_another(gate: GateSpec, config: ConfigRecord) -> str | None:
+    if split_name(gate.limits["metric"]) is not None:
+        return None
+    asked = [each for name, each in config.scenarios.items() if gate.scenario in (None, name)]
+    return next((told for record in asked if (told := under_another(record))), None)
 
 
 def _has_figure(gate: GateSpec, config: ConfigRecord) -> bool:

@@ -37,7 +37,7 @@ def _accuracy_delta(
     record: ConfigRecord, baseline: ConfigRecord | None, limits: Mapping[str, int], tiers: Mapping[str, float]
 ) -> AccuracyDelta:
     found = {name: control_flips(suite) for name, suite in record.suites.items()}
-    controls = {name: flips for name, flips in found.items() if flips is not None}
+    controls = {**states(record).controls, **{name: flips for name, flips in found.items() if flips is not None}}
     if baseline is None or record.role == "baseline":
         return AccuracyDelta({}, controls)
     names = list(dict.fromkeys([*limits, *record.suites]))
@@ -88,6 +88,8 @@ def suite_delta(name: str, candidate: ConfigRecord, baseline: ConfigRecord, limi
     try:
         if record.items and base.items:
             return _paired(record, base)
+        if stated is not None and stated.n is not None:
+            return stated
         found = _by_score(record, base, limit)
         return found if stated is None else replace(found, delta_pts=stated.delta_pts, interval_pts=stated.interval_pts)
     except UnequalItems as error:

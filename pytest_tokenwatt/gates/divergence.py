@@ -20,6 +20,7 @@ ONE_SIDED = 1.645
 """Standard errors to a one-sided 95 % bound."""
 JOINT_ERRORS = 3.0
 """Joint standard errors beyond which two estimators of one divergence contradict each other."""
+_IN_ONE_RUN = "score both in one run, or the candidate with --tokenwatt-baseline"
 _ROUNDING = 1e-5
 """A divergence is never below 0; one of 32-bit logarithms may come out so far below it."""
 
@@ -153,7 +154,9 @@ def _kl_faults(candidate: ConfigRecord, baseline: ConfigRecord) -> Iterator[Reas
     elif theirs:
         yield Reason("baseline_invalid", f"baseline {baseline.key}: {theirs[0]}")
     elif _differ(candidate.drift.sha256 if candidate.drift else "", baseline.drift.sha256 if baseline.drift else ""):
-        yield Reason("incomparable", f"{candidate.key} and {baseline.key} were scored on different token ids")
+        yield Reason(
+            "incomparable", f"{candidate.key} and {baseline.key} were scored on different token ids; {_IN_ONE_RUN}"
+        )
     elif (hardware := other_hardware(candidate, baseline)) is not None:
         yield hardware
     else:
@@ -170,7 +173,8 @@ def _scoring_faults(candidate: ConfigRecord) -> Iterator[Reason]:
         return
     found = candidate.drift.against
     if found is None or (found.kl is None and found.kl_lower is None and not found.invalid):
-        yield Reason("not_measured", f"{candidate.key} has no divergence from the baseline")
+        text = f"{candidate.key} has no divergence from the baseline; measure it as a candidate of that baseline"
+        yield Reason("not_measured", text)
     yield from _figure_faults(candidate, found)
 
 

@@ -9,6 +9,7 @@ from pytest_tokenwatt.gates.accuracy import judge_accuracy
 from pytest_tokenwatt.gates.audit import judge_audit
 from pytest_tokenwatt.gates.budget import judge_budget
 from pytest_tokenwatt.gates.comparable import Comparing, allowed_remark, levelled, other_machine
+from pytest_tokenwatt.gates.contract import judge_contract
 from pytest_tokenwatt.gates.drift import judge_kl, judge_perplexity
 from pytest_tokenwatt.gates.energy import judge_energy
 from pytest_tokenwatt.gates.finding import Finding, unusable
@@ -18,7 +19,7 @@ from pytest_tokenwatt.gates.memory import judge_memory
 from pytest_tokenwatt.gates.precision import judge_precision
 from pytest_tokenwatt.gates.qualify import judge_score
 from pytest_tokenwatt.gates.rules import judge_rule
-from pytest_tokenwatt.gates.serving import judge_contract, judge_goodput, judge_slo
+from pytest_tokenwatt.gates.serving import judge_goodput, judge_slo
 from pytest_tokenwatt.gates.speed import judge_speed
 from pytest_tokenwatt.gates.stated import states
 from pytest_tokenwatt.records import ConfigRecord, GateResult, GateSpec, GoodputRecord, Reason, Verdict

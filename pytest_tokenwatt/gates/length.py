@@ -63,10 +63,16 @@ def _judge(delta: LengthDelta, shift: float, limit: float) -> tuple[Verdict, tup
         return Verdict.PASS, ()
     shown, bounds = _shown(delta, shift, limit), f"± {100 * limit:g} %"
     if low > limit or high < -limit:
-        means = f", a mean of {number(delta.tokens or 0.0)} tokens against {number(delta.baseline_tokens or 0.0)}"
-        text = f"all of the interval is outside {bounds}: {shown}{means if delta.n else ''}"
+        text = f"all of the interval is outside {bounds}: {shown}{_means(delta)}"
         return Verdict.FAIL, (Reason("length_shift", text),)
     return Verdict.INCONCLUSIVE, (Reason("within_error", f"the interval reaches across {bounds}: {shown}"),)
+
+
+def _means(delta: LengthDelta) -> str:
+    """Nothing of a shift that is stored without them."""
+    if delta.tokens is None or delta.baseline_tokens is None:
+        return ""
+    return f", a mean of {number(delta.tokens)} tokens against {number(delta.baseline_tokens)}"
 
 
 def _text(delta: LengthDelta, shift: float, limit: float) -> str:

@@ -1,4 +1,4 @@
-"""The rules of the gates of serving: contract, slo, goodput."""
+"""The rules of the gates of serving under an SLO: slo, goodput."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import replace
 from pytest_tokenwatt.gates.band import session_band_pct
 from pytest_tokenwatt.gates.comparable import incomparable, other_machine, other_workload
 from pytest_tokenwatt.gates.finding import Finding, baseline_fault, no_baseline, unusable, without_goodput
-from pytest_tokenwatt.gates.stated import COUNTED_AS_0, confirmed, lacks_error, states
+from pytest_tokenwatt.gates.promised import asks_otherwise, judged_again, no_looser, windows_at
+from pytest_tokenwatt.gates.stated import COUNTED_AS_0, confirmed, lacks_error
 from pytest_tokenwatt.gates.wording import apart, latency, number, ratio
 from pytest_tokenwatt.metrics.goodput import goodput_ratio_error, is_measurable
 from pytest_tokenwatt.records import (
     ConfigRecord,
-    Contract,
     GateSpec,
     GoodputRecord,
     Percentile,
@@ -24,53 +24,52 @@ from pytest_tokenwatt.records import (
 )
 
 
-def judge_contract(candidate: ConfigRecord) -> Finding:
-    """Passes when every required probe was answered; optional ones only cost what they cost.
-
-    Of another tool's record there is only its own verdict.
-    """
-    if candidate.contract is not None:
-        return _judge_probes(candidate.contract)
-    if states(candidate).verdicts.get("contract") == Verdict.PASS:
-        return Finding(Verdict.PASS, "passed, as stored", "all answered")
-    reason = Reason("contract_failed", f"the record of {candidate.key} says that its contract was not met")
-    return Finding(Verdict.FAIL, "failed, as stored", "all answered", reasons=(reason,))
-
-
-def _judge_probes(contract: Contract) -> Finding:
-    required = [probe for probe in contract.probes if probe.required]
-    broken = [probe for probe in required if probe.state != "pass"]
-    lacking = [probe.name for probe in contract.probes if not probe.required and probe.state != "pass"]
-    text = f"{len(required) - len(broken)} of {len(required)} required probes"
-    if lacking:
-        text += f", lacks {', '.join(lacking)}"
-    reasons = tuple(Reason(f"contract_{probe.state}", f"{probe.name}: {probe.detail}") for probe in broken)
-    if not required:
-        reasons = (Reason("not_measured", "the engine was asked nothing"),)
-    verdict = Verdict.FAIL if broken else Verdict.PASS if required else Verdict.INVALID
-    return Finding(verdict, text, "all answered", float(len(required) - len(broken)), "probes", reasons=reasons)
-
-
 def judge_slo(gate: GateSpec, candidate: ConfigRecord, record: GoodputRecord) -> Finding:
     """All repeats pass at the rate that was found, or at ``at_rps``; percentiles are within the bounds of the gate.
 
-    The bounds only differ from those of the record when a stored one is judged by another spec.
+    The bounds only differ from those of the record when a stored one is judged by another spec: its windows are then
+    judged again.
     """
-    at_rps = gate.limits.get("at_rps")
+    at_rps, asked = gate.limits.get("at_rps"), asked_bounds(gate)
+    otherwise = asks_otherwise(record, asked)
+    if otherwise:
+        record = replace(record, windows=tuple(judged_again(each, record, asked) for each in record.windows))
     if at_rps is not None and not _same_rate(record.rate_rps, at_rps):
         return _judge_slo_at(gate, record, at_rps)
     if record.invalid:
         return unusable(record.invalid, _slo_rule(gate))
-    percentiles = _bounded(gate, record)
-    counted = candidate.stored is not None and record.slo_pass_count > 0 and not record.misses
+    if otherwise and record.rate_rps is not None and windows_at(record, record.rate_rps):
+        return _judge_slo_at(gate, record, record.rate_rps)
+    return _judge_slo_found(gate, candidate, record)
+
+
+def _judge_slo_found(gate: GateSpec, candidate: ConfigRecord, record: GoodputRecord) -> Finding:
+    """By how many repeats passed, and by the percentiles over all of them."""
+    percentiles, passed = _bounded(gate, record), record.slo_pass_count
+    if passed is None:
+        return unusable((Reason("not_measured", "how many repeats passed is not known"),), _slo_rule(gate))
+    counted = candidate.stored is not None and passed > 0 and not record.misses
     if not (confirmed(candidate, record) or counted):
         return _slo_finding(Verdict.FAIL, "no rate passes", percentiles, without_goodput(record))
-    passed = record.slo_pass_count >= record.repeats > 0
-    reasons = [] if passed else [_repeats(record.slo_pass_count, record.repeats)]
+    reasons = [] if passed >= record.repeats > 0 else [_repeats(passed, record.repeats)]
     if candidate.stored is not None or percentiles != record.percentiles:
         reasons += _beyond(percentiles)
     verdict = Verdict.FAIL if reasons else Verdict.PASS
-    return _slo_finding(verdict, _rate(record), percentiles, tuple(reasons))
+    subject = f"{_rate(record)}{_only_counted(gate, record) if candidate.stored is not None else ''}"
+    return _slo_finding(verdict, subject, percentiles, tuple(reasons))
+
+
+def asked_bounds(gate: GateSpec) -> dict[str, float]:
+    """The SLO of a gate: largest latencies in ms by name."""
+    return {name: value for name, value in gate.limits.items() if name.endswith("_ms") and value is not None}
+
+
+def shows_failure(gate: GateSpec, record: GoodputRecord) -> bool:
+    """Whether what is known of a record breaks its SLO, whatever else is not known."""
+    asked, passed = asked_bounds(gate), record.slo_pass_count
+    missed = bool(record.misses) or (passed is not None and passed < record.repeats)
+    tells = not asks_otherwise(record, asked) or no_looser(asked, record)
+    return (missed and tells) or any(_beyond(_bounded(gate, record)))
 
 
 def _rate(record: GoodputRecord) -> str:
@@ -80,9 +79,19 @@ def _rate(record: GoodputRecord) -> str:
     return f"{number(record.rate_rps)} req/s"
 
 
+def _only_counted(gate: GateSpec, record: GoodputRecord) -> str:
+    """Percentiles of which a record only says that so many repeats met them."""
+    known = {each.name for each in record.percentiles}
+    told = [name for name in asked_bounds(gate) if name not in known]
+    if told:
+        return f" by the stored count ({', '.join(told)} not stored)"
+    return " over all repeats together" if asks_otherwise(record, asked_bounds(gate)) else ""
+
+
 def _bounded(gate: GateSpec, record: GoodputRecord) -> tuple[Percentile, ...]:
     """The percentiles under the bounds of the gate."""
-    return tuple(replace(each, bound_ms=gate.limits.get(each.name, each.bound_ms)) for each in record.percentiles)
+    asked = asked_bounds(gate)
+    return tuple(replace(each, bound_ms=asked.get(each.name)) if asked else each for each in record.percentiles)
 
 
 def _beyond(percentiles: Sequence[Percentile]) -> Iterator[Reason]:

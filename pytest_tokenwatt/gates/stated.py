@@ -13,7 +13,7 @@ from pytest_tokenwatt.records import ConfigRecord, GoodputRecord, Reason
 from pytest_tokenwatt.records.accuracy import LengthDelta, SuiteDelta
 from pytest_tokenwatt.records.drift import PerplexityDelta
 from pytest_tokenwatt.records.profiles import Ratio
-from pytest_tokenwatt.records.stored import StoredFigures
+from pytest_tokenwatt.records.stored import AnswerSample, StoredFigures
 
 COUNTED_AS_0 = "error not stored, counted as 0"
 """Said wherever an error is taken for 0."""
@@ -66,11 +66,12 @@ def stated_delta(name: str, candidate: ConfigRecord, baseline: ConfigRecord) -> 
     value = states(candidate).delta_pts.get(name)
     if value is None or not same_source(candidate, baseline):
         return None
-    return SuiteDelta(delta_pts=value, interval_pts=_ends(candidate, f"accuracy.{name}"))
+    told = states(candidate).suites.get(name, SuiteDelta())
+    return replace(told, delta_pts=value, interval_pts=_ends(candidate, f"accuracy.{name}"))
 
 
 def stated_length(candidate: ConfigRecord, baseline: ConfigRecord) -> LengthDelta | None:
-    """The shift as it is stored, without the answers that it is of."""
+    """The shift as it is stored, without the answers themselves that it is of."""
     shift = states(candidate).length_shift
     if shift is None or not same_source(candidate, baseline):
         return None
@@ -78,7 +79,15 @@ def stated_length(candidate: ConfigRecord, baseline: ConfigRecord) -> LengthDelt
     if interval is None and not is_null(candidate, "intervals.length_shift"):
         interval = (shift, shift)
     doubt = Reason("interval_unknown", "the interval of the shift is stored as null")
-    return LengthDelta(shift=shift, interval=interval, doubts=() if interval else (doubt,))
+    sample = states(candidate).answers or AnswerSample(0)
+    return LengthDelta(
+        shift=shift,
+        interval=interval,
+        n=sample.n,
+        truncated=sample.truncated,
+        left_out=sample.left_out,
+        doubts=() if interval else (doubt,),
+    )
 
 
 def stated_perplexity(name: str, candidate: ConfigRecord, baseline: ConfigRecord) -> PerplexityDelta | None:

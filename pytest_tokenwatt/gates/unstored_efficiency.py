@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pytest_tokenwatt.gates.audit import MISSING, beyond_limits
 from pytest_tokenwatt.gates.lacking import Sides, both, lacks
+from pytest_tokenwatt.gates.promised import under_another
 from pytest_tokenwatt.records import ConfigRecord, GateSpec
 
 
@@ -15,6 +16,8 @@ def speed(sides: Sides) -> Iterator[str]:
     for config in both(candidate, baseline):
         yield from _profiles(gate, config, "output tok/s")
         record = config.scenarios.get(gate.limits.get("online_slo") or "")
+        if record is not None and (told := under_another(record)):
+            yield f"output_tok_s of {config.key}: {told}"
         if (
             gate.limits.get("online_slo")
             and config.stored is not None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_tokenwatt.gates.lacking import Sides, lacks
+from pytest_tokenwatt.gates.promised import asks_otherwise, lacking_for, under_another
+from pytest_tokenwatt.gates.serving import asked_bounds, shows_failure
 from pytest_tokenwatt.gates.stated import confirmed, is_null, states
 from pytest_tokenwatt.records import DEFAULT_SCENARIO, ConfigRecord, GateSpec, GoodputRecord
 
@@ -17,25 +19,45 @@ def contract(sides: Sides) -> Iterator[str]:
 
 
 def slo(sides: Sides) -> Iterator[str]:
-    """How many repeats passed, and percentiles where the spec bounds them otherwise than the record."""
+    """How many repeats passed; percentiles stored as null, or bounded otherwise than the record's own are.
+
+    What is known may show a failure all the same.
+    """
     gate, candidate, _ = sides
     record = candidate.scenarios.get(gate.scenario or DEFAULT_SCENARIO)
     if record is None:
         yield lacks(_scenario(gate), candidate)
-    elif candidate.stored is not None and not record.invalid:
-        if record.repeats <= 0 or is_null(candidate, "slo_pass_count"):
+    elif told := under_another(record):
+        yield f"{_scenario(gate)} of {candidate.key}: {told}"
+    elif not record.invalid:
+        if asks_otherwise(record, asked_bounds(gate)):
+            yield from _repeats_again(gate, candidate, record)
+        if record.slo_pass_count is None or (candidate.stored is not None and record.repeats <= 0):
             yield lacks("slo_pass_count", candidate)
-        if gate.limits.get("at_rps") is not None and record.rate_rps is None and not record.misses:
-            yield lacks("rate_rps", candidate)
-        yield from _bounds(gate, candidate, record)
+        if candidate.stored is not None and not shows_failure(gate, record):
+            yield from _of_stored(gate, candidate, record)
 
 
-def _bounds(gate: GateSpec, candidate: ConfigRecord, record: GoodputRecord) -> Iterator[str]:
-    """Percentiles that a spec bounds otherwise than the record's own, of which therefore no count of repeats tells."""
+def _repeats_again(gate: GateSpec, candidate: ConfigRecord, record: GoodputRecord) -> Iterator[str]:
+    """Windows that do not tell of the bounds asked for."""
+    asked = asked_bounds(gate)
+    lacking = lacking_for(record, asked, gate.limits.get("at_rps") or record.rate_rps)
+    if lacking is not None and not (record.rate_rps is None and confirmed(candidate, record)):
+        yield lacks(lacking, candidate)
+    few = record.slo_pass_count is not None and record.slo_pass_count < record.repeats
+    if few and confirmed(candidate, record) and not (record.windows or shows_failure(gate, record)):
+        yield lacks("slo_pass_count under the bounds asked for", candidate)
+
+
+def _of_stored(gate: GateSpec, candidate: ConfigRecord, record: GoodputRecord) -> Iterator[str]:
+    if gate.limits.get("at_rps") is not None and record.rate_rps is None and not record.misses:
+        yield lacks("rate_rps", candidate)
     told = {bound.name: bound.bound_ms for bound in record.slo}
-    known = {each.name for each in record.percentiles if each.value_ms is not None or each.infinite}
-    for name, bound_ms in gate.limits.items():
-        if name.endswith("_ms") and bound_ms is not None and told.get(name) != bound_ms and name not in known:
+    known = {each.name for each in record.percentiles if each.value_ms is not None}
+    null = {each.name for each in record.percentiles}.difference(known)
+    for name, bound_ms in asked_bounds(gate).items():
+        # A count of repeats tells of percentiles that have no field, under the bounds that it was counted by.
+        if name not in known and (name in null or told.get(name) != bound_ms):
             yield lacks(name, candidate)
 
 
@@ -52,10 +74,12 @@ def goodput(sides: Sides) -> Iterator[str]:
 
 
 def _rate(gate: GateSpec, config: ConfigRecord) -> Iterator[str]:
-    """Goodput that is stored as null is known to be none."""
+    """Goodput that is stored as null is known to be none; one under another SLO is not known."""
     record = config.scenarios.get(gate.scenario or DEFAULT_SCENARIO)
     if record is None:
         yield lacks(_scenario(gate), config)
+    elif told := under_another(record):
+        yield f"{_scenario(gate)} of {config.key}: {told}"
     elif config.stored is not None and not (record.invalid or record.misses or confirmed(config, record)):
         yield from () if is_null(config, "goodput_tok_s") else (lacks("goodput_tok_s", config),)
 

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_tokenwatt.plugin import aliases, fixtures, hooks
 from pytest_tokenwatt.plugin.arguments import take_specs
-from pytest_tokenwatt.plugin.options import add_options, plan_only, spec_paths
+from pytest_tokenwatt.plugin.options import add_options, plan_only, refuse_unclear, spec_paths
 
 MARKER = (
     "tokenwatt(config=KEY): a test that measures with tokenwatt; config=KEY (or a list) runs it for these "
@@ -54,6 +54,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Take over what is asked of us. Raises ``pytest.UsageError`` (exit code 4) when it cannot be done."""
+    refuse_unclear(session.config)
     requests = take_specs(session.config)
     if requests:
         from pytest_tokenwatt.plugin.active import activate

@@ -16,7 +16,8 @@ import pytest
 from pytest_tokenwatt.campaign.desk import Finished, LabEvents, LabOptions
 from pytest_tokenwatt.campaign.observe import Deadline
 from pytest_tokenwatt.campaign.order import by_phase
-from pytest_tokenwatt.campaign.saving import SaveRequest, save_requests
+from pytest_tokenwatt.campaign.saving import OPTION as SAVE
+from pytest_tokenwatt.campaign.saving import SaveRequest, save_requests, shares
 from pytest_tokenwatt.errors import SpecError, UsageError
 from pytest_tokenwatt.gates.comparable import allowed_names
 from pytest_tokenwatt.lab import Lab
@@ -73,6 +74,7 @@ def open_benches(
     try:
         _check(specs, settings)
         attached = attach(specs, settings)
+        saved = shares(settings.save_baselines, specs)
         endpoints = [_endpoints(spec, changed) for spec, changed in zip(specs, attached, strict=True)]
         specs = [_adapted(spec, settings) for spec in attached]
         if len(specs) > 1 and settings.out is None:
@@ -80,9 +82,20 @@ def open_benches(
         several = len(specs) > 1
         nodeids = _nodeids([request.path for request in requests], config.rootpath)
         return tuple(
-            _open(config, request, spec, nodeid, settings, events, deadline, part if several else None, scorers, given)
-            for request, spec, nodeid, part, given in zip(
-                requests, specs, nodeids, _parts(specs), endpoints, strict=True
+            _open(
+                config,
+                request,
+                spec,
+                nodeid,
+                replace(settings, save_baselines=saves),
+                events,
+                deadline,
+                part if several else None,
+                scorers,
+                given,
+            )
+            for request, spec, nodeid, part, given, saves in zip(
+                requests, specs, nodeids, _parts(specs), endpoints, saved, strict=True
             )
         )
     except UsageError as error:
@@ -158,8 +171,9 @@ def _check(specs: Sequence[Spec], settings: Settings) -> None:
 def _check_places(specs: Sequence[Spec], settings: Settings) -> None:
     """Several specs must not write over each other's results."""
     remedy = "run the specs one by one"
-    for path in (settings.out, *settings.reports):
-        if path is not None and path.suffix == ".json":
+    record = settings.out if settings.out is not None and settings.out.suffix.lower() == ".json" else None
+    for path in (record, *settings.reports):
+        if path is not None:
             raise UsageError(f"{path} cannot hold the results of {len(specs)} specs", remedy=remedy)
 
 
@@ -232,7 +246,21 @@ def _bench(config: pytest.Config, request: SpecRequest, lab: AnyLab, nodeid: str
     keys = tuple(key for key in phases if not settings.configs or key in settings.configs)
     gates = sorted((gate for gate in lab.gates if gate.config in keys), key=lambda gate: keys.index(gate.config))
     saves = save_requests(settings.save_baselines, config.invocation_params.dir, spec)
+    _check_distinct(config, settings, saves)
     return Bench(request, spec, lab, nodeid, shown(config, request.path), phases, keys, tuple(gates), saves)
+
+
+def _check_distinct(config: pytest.Config, settings: Settings, saves: Sequence[SaveRequest]) -> None:
+    """No two results may go into one file."""
+    named = [("--tokenwatt-report", path) for path in settings.reports] + [(SAVE, each.path) for each in saves]
+    if settings.out is not None and settings.out.suffix.lower() == ".json":
+        named.insert(0, ("--tokenwatt-out", settings.out))
+    known: dict[Path, str] = {}
+    for option, path in named:
+        before = known.setdefault(_absolute(path), option)
+        if before != option:
+            what = f"{shown(config, _absolute(path))} is named by {before} and by {option}"
+            raise UsageError(what, remedy="name another file for one of them")
 
 
 def _nodeids(paths: Sequence[Path], rootdir: Path) -> Iterator[str]:

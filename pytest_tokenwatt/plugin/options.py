@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -84,7 +85,7 @@ class Settings:
 
 def add_options(parser: pytest.Parser) -> None:
     """Declare all options and their ini keys."""
-    group = parser.getgroup("tokenwatt", "LLM serving gates (pytest-tokenwatt)")
+    group = parser.getgroup("tokenwatt", "LLM serving gates (pytest-tokenwatt), by a spec or by --tokenwatt-replay")
     for option in OPTIONS:
         group.addoption(option.flag, dest=option.dest, help=option.help, **_argument(option))
         ini = "paths" if option.ini == "path" else option.ini
@@ -129,6 +130,36 @@ def read_settings(config: pytest.Config) -> Settings:
         save_baselines=_texts(config, "tokenwatt_save_baseline"),
         allow=frozenset(_texts(config, "tokenwatt_allow_diff")),
     )
+
+
+def refuse_unclear(config: pytest.Config) -> None:
+    """Raises ``pytest.UsageError`` for values that are empty, and for a place that is named twice.
+
+    ``Path("")`` would be the current directory, and of two places the first would silently be none.
+    """
+    problems = [line for option in OPTIONS for line in _unclear(config, option)]
+    if problems:
+        raise pytest.UsageError(*problems)
+
+
+def _unclear(config: pytest.Config, option: Option) -> Iterator[str]:
+    typed = config.getoption(option.dest)
+    if option.ini not in {"paths", "path", "args"} or typed is None:
+        return
+    if any(not text.strip() for text in ([typed] if isinstance(typed, str) else typed)):
+        yield f"{option.flag} is empty; write {option.flag}={option.metavar} or leave it out"
+    places = list(dict.fromkeys(_typed(config, option))) if option.ini == "path" else []
+    if len(places) > 1:
+        yield f"{option.flag} is given twice, as {' and as '.join(places)}; one run has one place: leave one out"
+
+
+def _typed(config: pytest.Config, option: Option) -> Iterator[str]:
+    """The values on the command line itself; they may win over those of an ini file's ``addopts``."""
+    words = [str(word) for word in config.invocation_params.args]
+    for word, following in itertools.zip_longest(words, words[1:], fillvalue=""):
+        name, equals, value = word.partition("=")
+        if name == option.flag:
+            yield value if equals else following
 
 
 def replay_paths(config: pytest.Config) -> tuple[Path, ...]:

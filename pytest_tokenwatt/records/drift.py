@@ -43,6 +43,14 @@ class TopK:
 
 
 @dataclass(frozen=True, slots=True)
+class Histogram:
+    """How many sequences lie in each bin of their lower bound: ``bins`` are the edges, one more than ``counts``."""
+
+    bins: tuple[float, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Divergence:
     """The divergence of one scoring from another on the same sequences (baseline ‖ the other).
 
@@ -51,7 +59,8 @@ class Divergence:
     kin are standard errors clustered by sequence. ``kl_per_token`` weighs by tokens. ``tail_mass`` is the baseline's
     mass outside both top-K. ``top1_agreement`` is the share of positions whose likeliest token is the same, ties
     counted as agreement. ``by_confidence`` maps a range of the baseline's largest probability to (kl_lower, tokens).
-    ``per_sequence`` holds the lower bound of each sequence, for a histogram. ``None`` where it cannot be had.
+    ``per_sequence`` holds the lower bound of each sequence; ``histogram`` stands for them in a record of a report,
+    which has no more. ``None`` where it cannot be had.
     ``doubts`` leave the figures undecided without making them invalid (the two estimates disagree).
     """
 
@@ -74,6 +83,7 @@ class Divergence:
     invalid: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
     doubts: tuple[Reason, ...] = ()
+    histogram: Histogram | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +124,8 @@ class DriftRecord:
     ``sha256`` is the hash of the scored ids. ``against`` is the divergence from the baseline (``None`` on the
     baseline), ``control`` the baseline's divergence from itself in another order and concurrency (on the baseline
     only). ``route`` names how the log-probabilities came: ``prompt_logprobs`` (each engine's own likeliest tokens) or
-    ``fixed_ids`` (the baseline's likeliest, in binary). ``decode_gap`` is the mean absolute difference, in nats,
+    ``fixed_ids`` (the baseline's likeliest, in binary); ``None`` in a record from elsewhere that does not say.
+    ``decode_gap`` is the mean absolute difference, in nats,
     between log-probabilities while decoding and the same engine's prefill, of the tokens that ``decode_route`` names:
     ``served_tokens`` or ``trace_replay`` (of the scored sequences). ``answers`` are the lengths of the greedy answers
     to ``drift.prompts``, empty where the prompts are those of suites; they compare where ``answers_sha256`` (of the
@@ -122,7 +133,7 @@ class DriftRecord:
     """
 
     sha256: str
-    route: str
+    route: str | None
     k: int
     sequences: int
     tokens: int

@@ -109,6 +109,7 @@ class GoodputRecord:
 
     ``rate_rps`` and ``goodput_tok_s`` are ``None`` when no rate passed all repeats (then ``misses`` says why) or the
     measurement is ``invalid``. ``lowest_failing_rps`` is ``None`` with an open bracket or fixed rates.
+    ``slo_pass_count`` is ``None`` only in a record from elsewhere, that does not state it.
     ``figures`` holds every number that a rule may name (``ttft_p50_ms``, ``output_tok_s``, ``server:…``).
     ``load_sha256`` is the hash of the workload and SLO; records with another one are not compared (``None``: unknown).
     ``energy`` is ``None`` where the spec asks for no power.
@@ -121,7 +122,7 @@ class GoodputRecord:
     goodput_tok_s: float | None
     output_tok_s: float | None
     percentiles: tuple[Percentile, ...]
-    slo_pass_count: int
+    slo_pass_count: int | None
     repeats: int
     highest_passing_rps: float | None
     lowest_failing_rps: float | None
@@ -136,3 +137,8 @@ class GoodputRecord:
     figures: Mapping[str, Figure]
     load_sha256: str | None = None
     energy: EnergyRecord | None = None
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether a rate passed, of which a record from elsewhere may have the goodput alone."""
+        return self.rate_rps is not None or self.goodput_tok_s is not None

@@ -146,7 +146,7 @@ class EnergyRecord:
     Figures are ``None`` when ``invalid`` is not empty. ``tokens_per_joule`` counts the tokens of requests within the
     SLO, ``output_tokens_per_joule`` all that were delivered. ``variance_band_pct`` is the spread of tokens per joule
     over the repeats. ``gpu_share_pct`` is board energy over node energy when both were measured. ``sensors`` is how
-    many there are.
+    many there are. ``methods`` are those by which windows were read, in a record from elsewhere that has none.
     """
 
     source: str
@@ -163,6 +163,7 @@ class EnergyRecord:
     gpu_share_pct: float | None
     invalid: tuple[Reason, ...]
     notes: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,7 @@ class PowerRecord:
 
     ``chosen`` says how the sensors under test were found. ``idle_w`` is the power of all sensors with the model loaded
     and no request. ``ticks`` were due, ``missed`` of them passed during an earlier reading, ``failed`` gave nothing.
-    ``file`` holds the samples.
+    ``file`` holds the samples. ``counted`` is false in a record from elsewhere that does not say how often it was read.
     """
 
     source: str
@@ -188,3 +189,4 @@ class PowerRecord:
     invalid: tuple[Reason, ...]
     notes: tuple[str, ...] = ()
     file: str | None = None
+    counted: bool = True

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pytest_tokenwatt.records.accuracy import FlipRate, SuiteDelta
 from pytest_tokenwatt.records.drift import PerplexityDelta
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSample:
+    """Of how many pairs of answers a shift in length is, how many were cut, and how many were left out."""
+
+    n: int
+    truncated: int = 0
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +33,11 @@ class StoredFigures:
     ``unknown`` names errors and figures that are stored as null (``length_shift``, ``intervals.length_shift``,
     ``intervals.speeds.serve``, ``peak_memory.serve.error``, ``kl.kl_se``, ``variance_band_pct`` …): they stay unknown,
     where an error that a record has no field for counts as 0.
+
+    ``suites`` are suites against the baseline as far as their answers told more than the difference, ``controls`` the
+    flips of second passes, both by suite. ``answers`` is the sample of ``length_shift``. ``missing`` is why a figure is
+    null, by the place of its block in the entry of the configuration (``""``, ``accuracy``, ``kl.ppl.wiki``) and its
+    path there.
     """
 
     source: str
@@ -39,6 +54,10 @@ class StoredFigures:
     perplexity: Mapping[str, PerplexityDelta] = field(default_factory=dict)
     intervals: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
+    suites: Mapping[str, SuiteDelta] = field(default_factory=dict)
+    controls: Mapping[str, FlipRate] = field(default_factory=dict)
+    answers: AnswerSample | None = None
+    missing: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,12 @@ from typing import Any
 
 from pytest_tokenwatt.records import ConfigRecord, SuiteRecord
 from pytest_tokenwatt.records.accuracy import AccuracyDelta, DomainDelta, FlipRate, SuiteDelta
+from pytest_tokenwatt.report.told import NOT_STORED
 from pytest_tokenwatt.report.validity import validity
 from pytest_tokenwatt.spec.model import Spec, Suite
 
 NOT_COMPARED = AccuracyDelta({})
+_COMPARED = ("flips", "interval_pts", "mid_p")
 _FIGURES = ("score", "delta_pts", "spread_pts")
 
 
@@ -131,12 +133,16 @@ def _why_none(name: str, record: ConfigRecord, suite: SuiteRecord | None, delta:
     """Why the field ``name`` of an entry is ``None``."""
     if suite is None or suite.score is None:
         return _unscored(record, suite)
+    if name in ("counts", "spread_pts") and record.stored is not None:
+        return NOT_STORED
     if name == "spread_pts":
         return "one seed has no spread" if suite.seeds == 1 else "not known of every seed"
     if name not in ("n", "counts") and delta.delta_pts is None:
         return str(delta.fault or "there is no baseline to compare with")
-    if name in ("flips", "interval_pts", "mid_p") and delta.interval_pts is None:
+    if name in _COMPARED and delta.interval_pts is None:
         return "the record has no results of single items"
+    if record.stored is not None and name in _COMPARED:
+        return NOT_STORED
     if name == "mid_p":
         return "items share a template or are asked with several seeds, so that flips are not independent"
     return "the record does not tell how many items were asked"

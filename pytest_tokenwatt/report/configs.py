@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pytest_tokenwatt.records import ConfigRecord, GoodputRecord, Percentile
@@ -23,6 +24,7 @@ from pytest_tokenwatt.report.length import length_interval, lengths_asked, missi
 from pytest_tokenwatt.report.memory import peak_memory
 from pytest_tokenwatt.report.power import power_sources
 from pytest_tokenwatt.report.profiles import profile_entries, profile_files
+from pytest_tokenwatt.report.promise import own_slo
 from pytest_tokenwatt.report.startup import precision, startup
 from pytest_tokenwatt.report.subject import Subject
 from pytest_tokenwatt.report.told import Told, together
@@ -49,6 +51,7 @@ def config_entry(subject: Subject) -> dict[str, Any]:
         "goodput_tok_s": figures["goodput_tok_s"],
         **_latencies(first),
         "slo_pass_count": figures["slo_pass_count"],
+        **_own_slo(first, configuration),
         "repeats": first.repeats if first else configuration.scenarios[0].measurement.repeats,
         "throttle_counts": energy["throttle_counts"],
         "accuracy": accuracy_entry(record, suites, subject.accuracy),
@@ -101,6 +104,7 @@ def _scenario(
 ) -> dict[str, Any]:
     return {
         **_figures(goodput),
+        **_own_slo(goodput, configuration),
         **_latencies(goodput),
         **energy_fields(goodput),
         "repeats": goodput.repeats,
@@ -115,6 +119,12 @@ def _scenario(
 def _own_band(goodput: GoodputRecord) -> float | None:
     """How far the repeats of one configuration differ, where the session's band is of another scenario."""
     return goodput.energy.variance_band_pct if goodput.energy else None
+
+
+def _own_slo(goodput: GoodputRecord | None, configuration: Configuration) -> dict[str, Any]:
+    """The SLO of the figures, where it is not that of the report."""
+    found = own_slo(goodput, configuration) if goodput else None
+    return {"slo": found} if found is not None else {}
 
 
 def _figures(goodput: GoodputRecord | None) -> dict[str, float | None]:
@@ -139,7 +149,7 @@ def _latencies(goodput: GoodputRecord | None) -> dict[str, float | None]:
 
 def _latency(goodput: GoodputRecord | None, name: str) -> float | None:
     """A latency at the goodput rate; without such a rate the record's are those of windows that failed."""
-    if goodput is None or goodput.rate_rps is None:
+    if goodput is None or not goodput.confirmed:
         return None
     percentile = _percentile(goodput, name)
     if percentile is not None:
@@ -157,8 +167,22 @@ def _intervals(goodput: GoodputRecord | None) -> dict[str, Any]:
     if goodput is None:
         return {}
     rate = {"low": goodput.highest_passing_rps, "high": goodput.lowest_failing_rps, "bracket": goodput.bracket}
-    found = goodput.percentiles if goodput.rate_rps is not None else ()
-    return {"rate_rps": rate, **{each.name: {"low": each.low_ms, "high": each.high_ms, "n": each.n} for each in found}}
+    found = _sampled(goodput)
+    named = {each.name: {"low": each.low_ms, "high": each.high_ms, "n": each.n} for each in found}
+    return {"rate_rps": rate, **named, **_stored_intervals(goodput, named)}
+
+
+def _sampled(goodput: GoodputRecord) -> tuple[Percentile, ...]:
+    """Those at the goodput rate, but for what a record from elsewhere states without its sample."""
+    found = goodput.percentiles if goodput.confirmed else ()
+    return tuple(each for each in found if each.n or each.low_ms is not None)
+
+
+def _stored_intervals(goodput: GoodputRecord, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of latencies that a record from elsewhere has beside the ones of its SLO."""
+    others = {name: figure for name, figure in goodput.figures.items() if name not in known and figure.unit == "ms"}
+    told = {} if goodput.windows else {name: figure for name, figure in others.items() if figure.n is not None}
+    return {name: {"low": figure.low, "high": figure.high, "n": figure.n} for name, figure in told.items()}
 
 
 def _missing(record: ConfigRecord, configuration: Configuration, goodput: GoodputRecord | None) -> dict[str, str]:
@@ -183,13 +207,13 @@ def _why_none(goodput: GoodputRecord, name: str, why: str) -> str:
 
 def _why_no_latency(goodput: GoodputRecord, name: str, why: str) -> str:
     percentile, figure = _percentile(goodput, name), goodput.figures.get(name)
-    if goodput.rate_rps is not None and percentile is not None and percentile.infinite:
+    if goodput.confirmed and percentile is not None and percentile.infinite:
         return "infinite: the percentile falls on a failed request"
     return (figure.reason if figure else None) or why
 
 
 def _open_ends(goodput: GoodputRecord) -> dict[str, str]:
-    found = goodput.percentiles if goodput.rate_rps is not None else ()
+    found = _sampled(goodput)
     repeats = f" ({goodput.repeats} repeats of one schedule, which count as one)" if goodput.repeats > 1 else ""
     why = f"observations{repeats} are too few for a finite upper end"
     return {f"intervals.{each.name}.high": f"{each.n} {why}" for each in found if each.high_ms is None}

@@ -9,7 +9,7 @@ from typing import Any
 from pytest_tokenwatt.records import ConfigRecord, Reason
 from pytest_tokenwatt.records.drift import Divergence, DriftDelta, DriftRecord, PerplexityDelta, PerplexityRecord
 from pytest_tokenwatt.report.text import nats
-from pytest_tokenwatt.report.told import NO_BASELINE, OWN, why
+from pytest_tokenwatt.report.told import NO_BASELINE, NOT_STORED, OWN, why
 from pytest_tokenwatt.report.validity import validity
 from pytest_tokenwatt.spec.model import Spec
 from pytest_tokenwatt.spec.quality import Drift
@@ -22,6 +22,8 @@ _FIGURES = (
     *_PUBLISHED,
     *("kl_lower", "kl_lower_se", "kl_sampled", "kl_sampled_se", "tail_mass", "top1_agreement"),
 )
+_OF_SCORING = ("route", "k", "sequences", "tokens", "decode_tokens")
+"""How it was scored, which only a record from elsewhere does not tell."""
 _NO_BLOCK = "the spec has no drift block"
 _MEASURABLE = 1.96
 """Standard errors beyond which a divergence is told from the control."""
@@ -39,18 +41,14 @@ def kl_entry(record: ConfigRecord, asked: Drift | None, delta: DriftDelta | None
     control = drift.control if delta is None else delta.control
     entry = {
         **_figures(drift.against, _FIGURES),
-        "k": drift.k,
-        "sequences": drift.against.sequences if drift.against else drift.sequences,
-        "tokens": drift.against.tokens if drift.against else drift.tokens,
-        "invalid_positions": drift.against.invalid_positions if drift.against else None,
+        **_counts(record, drift),
         "route": drift.route,
         "by_confidence": _by_confidence(drift.against),
-        "histogram": _histogram(drift.against.per_sequence) if drift.against else None,
+        "histogram": _histogram(drift.against) if drift.against else None,
         "identity": None if control is None else _identity(control),
-        "ppl": {name: _perplexity(drift, name, delta) for name in _corpora(drift, asked)},
+        "ppl": {name: _perplexity(record, drift, name, delta) for name in _corpora(drift, asked)},
         "decode_gap": _finite(drift.decode_gap),
-        "decode_tokens": drift.decode_tokens,
-        **({"decode_route": drift.decode_route} if drift.decode_route else {}),
+        "decode_tokens": drift.decode_tokens if drift.decode_tokens or _tells(record) else None,
         **({"decode_route": drift.decode_route} if drift.decode_route else {}),
         "validity": validity(_faults(record, delta)),
         "doubts": [{"code": reason.code, "text": reason.text} for reason in delta.kl.doubts] if delta else [],
@@ -58,6 +56,22 @@ def kl_entry(record: ConfigRecord, asked: Drift | None, delta: DriftDelta | None
     }
     nulls = [name for name, value in entry.items() if value is None]
     return {**entry, "missing": {name: _why_none(name, record, asked, delta) for name in nulls}}
+
+
+def _counts(record: ConfigRecord, drift: DriftRecord) -> dict[str, int | None]:
+    """What was scored."""
+    of = drift.against or drift
+    return {
+        "k": drift.k if _tells(record) else None,
+        "sequences": of.sequences if of.sequences or _tells(record) else None,
+        "tokens": of.tokens if of.tokens or _tells(record) else None,
+        "invalid_positions": drift.against.invalid_positions if drift.against and _tells(record) else None,
+    }
+
+
+def _tells(record: ConfigRecord) -> bool:
+    """Whether a record says how it was scored, as all of our own do."""
+    return record.stored is None or (record.drift is not None and record.drift.k != 0)
 
 
 def _figures(found: Divergence | None, names: Sequence[str]) -> dict[str, float | None]:
@@ -90,9 +104,11 @@ def _by_confidence(found: Divergence | None) -> dict[str, dict[str, float]] | No
     return {name: {"kl_lower": kl, "tokens": int(tokens)} for name, (kl, tokens) in whole.items()}
 
 
-def _histogram(values: Sequence[float]) -> dict[str, list[float]] | None:
+def _histogram(found: Divergence) -> dict[str, list[float]] | None:
     """Sequences by their guaranteed bound: ``bins`` are the edges, one more than ``counts``."""
-    finite = [value for value in values if math.isfinite(value)]
+    if found.histogram is not None and not found.per_sequence:
+        return {"bins": [*found.histogram.bins], "counts": [*found.histogram.counts]}
+    finite = [value for value in found.per_sequence if math.isfinite(value)]
     if not finite:
         return None
     low, high = min(0.0, *finite), max(finite)
@@ -109,7 +125,7 @@ def _corpora(drift: DriftRecord, asked: Drift | None) -> list[str]:
     return list(dict.fromkeys([*(corpus.name for corpus in (asked.perplexity if asked else ())), *drift.perplexity]))
 
 
-def _perplexity(drift: DriftRecord, name: str, delta: DriftDelta | None) -> dict[str, Any]:
+def _perplexity(record: ConfigRecord, drift: DriftRecord, name: str, delta: DriftDelta | None) -> dict[str, Any]:
     """``ppl_bf16`` is the baseline's, whatever its precision: published records call it so."""
     own, compared = drift.perplexity.get(name), delta.perplexity.get(name) if delta else None
     faults = _corpus_faults(own, compared)
@@ -122,7 +138,8 @@ def _perplexity(drift: DriftRecord, name: str, delta: DriftDelta | None) -> dict
         "windows": own.windows if own else None,
         "validity": validity(faults),
     }
-    reason = why(faults, "one window has no error" if compared else NO_BASELINE)
+    alone = OWN if record.role == "baseline" else NO_BASELINE
+    reason = why(faults, "one window has no error" if compared else alone)
     return {**fields, **_missing(fields, reason)}
 
 
@@ -155,6 +172,8 @@ def _why_none(name: str, record: ConfigRecord, asked: Drift | None, delta: Drift
         off = asked is not None and not asked.decode
         return "drift.decode is off" if off else "the decode path was not scored"
     drift = record.drift
+    if name in _OF_SCORING:
+        return NOT_STORED
     if drift is None or drift.against is None:
         return _why_no_kl(record, asked, delta)
     reasons = (*_faults(record, delta), *drift.against.doubts)
@@ -198,12 +217,12 @@ def unseen_drift(spec: Spec, records: Sequence[ConfigRecord], deltas: Mapping[st
         if record.role != "baseline" and (record.drift is None or record.drift.against is None):
             yield f"{record.key}: KL divergence: {_why_no_kl(record, asked, delta)}"
         if record.drift is not None:
-            yield from _unscored(record.key, record.drift, asked)
+            yield from _unscored(record.key, record.drift, asked, stored=record.stored is not None)
 
 
-def _unscored(key: str, drift: DriftRecord, asked: Drift) -> Iterator[str]:
+def _unscored(key: str, drift: DriftRecord, asked: Drift, *, stored: bool) -> Iterator[str]:
     if asked.decode and drift.decode_gap is None:
-        yield f"{key}: Decode path: not scored"
+        yield f"{key}: Decode path: {NOT_STORED if stored else 'not scored'}"
     for corpus in asked.perplexity:
         found = drift.perplexity.get(corpus.name)
         if found is None or found.ppl is None:

@@ -129,9 +129,9 @@ def _intervals(ratios: Mapping[str, Ratio]) -> dict[str, Any]:
 
 
 def _interval(ratio: Ratio | None, **beside: Any) -> dict[str, Any]:
-    """Empty without a value, null ends without an error."""
+    """Empty without a value or with an error that is only counted as 0, null ends without an error."""
     value, error = (finite(ratio.value), finite(ratio.error)) if ratio else (None, None)
-    if ratio is None or value is None:
+    if ratio is None or value is None or (error == 0 and ratio.missing is not None):
         return {}
     ends = {"low": None, "high": None} if error is None else {"low": value - error, "high": value + error}
     return explained({**ends, **beside}, {}, ratio.missing or _NO_ERROR)

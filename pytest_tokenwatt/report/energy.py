@@ -21,10 +21,17 @@ def energy_fields(goodput: GoodputRecord | None) -> dict[str, Any]:
     return {
         **{name: getattr(energy, name) if energy else None for name in JOULES},
         "throttle_counts": None if counts is None else {name: count for name, count in counts.items() if count},
-        "throttle_samples": energy.throttle_samples if energy and counts is not None else None,
+        "throttle_samples": _samples(energy) if energy else None,
         "throttle_s": dict(energy.throttle_s) if energy and counts is not None else None,
         **{name: _figure(goodput, name) for name in BANDWIDTH},
     }
+
+
+def _samples(energy: EnergyRecord) -> int | None:
+    """How many were taken, of which a record from elsewhere may have those alone that were throttled."""
+    if energy.throttle_counts is None or energy.throttle_samples < max(energy.throttle_counts.values(), default=0):
+        return None
+    return energy.throttle_samples
 
 
 def _figure(goodput: GoodputRecord | None, name: str) -> float | None:
@@ -47,7 +54,7 @@ def energy_block(goodput: GoodputRecord | None) -> dict[str, Any] | None:
         "source": energy.source,
         "kind": energy.kind,
         "sensors": energy.sensors,
-        "methods": list(dict.fromkeys(method for method in methods if method is not None)),
+        "methods": list(dict.fromkeys(method for method in methods if method is not None)) or list(energy.methods),
         "variance_band_pct": energy.variance_band_pct,
         "gpu_share_pct": energy.gpu_share_pct,
         "validity": validity(energy.invalid),
@@ -69,7 +76,7 @@ def missing_energy(
     record: ConfigRecord, configuration: Configuration, goodput: GoodputRecord | None, why: str
 ) -> dict[str, str]:
     """The reason of each figure that is ``None``; ``why`` nothing was confirmed, if it was not."""
-    if goodput is None or goodput.rate_rps is None:
+    if goodput is None or not goodput.confirmed:
         return dict.fromkeys((*JOULES, *THROTTLING, *BANDWIDTH), why)
     reasons = goodput.energy.invalid if goodput.energy else tuple(no_energy(record, configuration))
     unpowered = "; ".join(map(str, reasons)) or "not measured"
@@ -80,7 +87,12 @@ def missing_energy(
 
 
 def _unthrottled(energy: EnergyRecord | None, unpowered: str) -> str:
-    return unpowered if energy is None else f"the source {energy.source} gives no throttle reasons"
+    if energy is None:
+        return unpowered
+    told = energy.throttle_counts is None
+    return (
+        f"the source {energy.source} gives no throttle reasons" if told else "how many samples there were is not known"
+    )
 
 
 def _no_figure(goodput: GoodputRecord, name: str) -> str:

@@ -29,9 +29,10 @@ def _worded(axis: str, ratio: Ratio) -> tuple[str, str]:
         return "", ""
     if error is None:
         return _UNSURE, f"{change(value)} {axis} with an unknown error"
+    width = f"± {100 * error:.1f} %" if error or ratio.missing is None else "without a stored error"
     if abs(value - 1) <= error:
-        return _UNCLEAR, f"{axis} ({change(value)} ± {100 * error:.1f} %)"
-    return _BETTER if value > 1 else _WORSE, f"{axis} {100 * abs(value - 1):.1f} % (± {100 * error:.1f} %)"
+        return _UNCLEAR, f"{axis} ({change(value)} {width})"
+    return _BETTER if value > 1 else _WORSE, f"{axis} {100 * abs(value - 1):.1f} % ({width})"
 
 
 def score_words(delta: ScoreDelta | None) -> Iterator[str]:

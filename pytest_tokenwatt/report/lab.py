@@ -20,6 +20,7 @@ from pytest_tokenwatt.report.coverage import caveats, not_covered, status
 from pytest_tokenwatt.report.fleet import Bands, fleet_block
 from pytest_tokenwatt.report.machine import driver, gpu_ids, hardware
 from pytest_tokenwatt.report.power import power_block
+from pytest_tokenwatt.report.stored_reasons import with_stored_reasons
 from pytest_tokenwatt.report.subject import Subject
 from pytest_tokenwatt.report.submission import submission
 from pytest_tokenwatt.report.summary import summary
@@ -55,7 +56,7 @@ def build_report(
         "status": status(found, records, gates),
         "title": report_title(spec, context.title),
         "published": context.generated.date().isoformat(),
-        "summary": summary(records, gates, found, context),
+        "summary": summary(spec, records, gates, found, context),
         **blocks,
         "slo": describe.slo(scenario),
         "workload": describe.workload(first, scenario),
@@ -124,9 +125,9 @@ def _baseline(records: Sequence[ConfigRecord]) -> ConfigRecord | None:
 def _entry(subject: Subject, context: ReportContext) -> dict[str, Any]:
     """The configuration's entry, and the submission record of a candidate whose spec asks for a score."""
     entry, record = config_entry(subject), subject.record
-    if subject.spec.score is None or record.role == "baseline" or record.like is not None:
-        return entry
-    return {**entry, "submission": submission(subject, context.generated, context.finished)}
+    if subject.spec.score is not None and record.role != "baseline" and record.like is None:
+        entry = {**entry, "submission": submission(subject, context.generated, context.finished)}
+    return dict(with_stored_reasons(entry, record, subject.baseline))
 
 
 def _gate(gate: GateResult) -> dict[str, Any]:
@@ -138,6 +139,8 @@ def _gate(gate: GateResult) -> dict[str, Any]:
         "unit": gate.unit,
         "limit": gate.limit,
         "error": gate.error,
+        "text": gate.text,
+        "rule": gate.rule,
         "verdict": gate.verdict.value,
         "mode": gate.mode,
         "reasons": reasons(gate.reasons),

@@ -7,7 +7,7 @@ from typing import Any
 
 from pytest_tokenwatt.records import ConfigRecord
 from pytest_tokenwatt.records.accuracy import LengthDelta
-from pytest_tokenwatt.report.told import OWN
+from pytest_tokenwatt.report.told import NOT_STORED, OWN
 from pytest_tokenwatt.spec.model import Spec
 
 FIELD = "length_shift"
@@ -24,6 +24,8 @@ def length_interval(delta: LengthDelta | None) -> dict[str, Any]:
     if delta is None or delta.shift is None:
         return {}
     low, high = delta.interval or (None, None)
+    if not delta.n and low is not None and low == high:
+        return {}  # an error that is not stored counts as 0, but was not measured to be that
     sample = {"n": delta.n, "truncated": delta.truncated, "left_out": delta.left_out}
     return {FIELD: {"low": low, "high": high, **sample}}
 
@@ -41,6 +43,8 @@ def _why_none(record: ConfigRecord, asked: bool, delta: LengthDelta | None) -> s
         return _NOTHING_ASKED
     if record.role == "baseline":
         return OWN
+    if record.stored is not None and record.stored.length_shift is None and not record.invalid:
+        return NOT_STORED
     if record.invalid or not (record.suites or record.drift):
         return "; ".join(map(str, record.invalid)) or "not measured in this run"
     return "; ".join(map(str, delta.faults)) if delta else "there is no baseline to compare with"

@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_tokenwatt.records import Verdict
 from pytest_tokenwatt.report.gfm import details, escaped, fenced, fitting, table
-from pytest_tokenwatt.report.html.access import at, mapping, mappings, number, reasons, text, texts
+from pytest_tokenwatt.report.html.access import at, mapping, mappings, number, reasons, text, texts, worded
 from pytest_tokenwatt.report.html.material import GateWords
 from pytest_tokenwatt.report.side_by_side import Config, baseline, figure_rows
 from pytest_tokenwatt.report.text import counted, verdict_word
@@ -31,7 +31,8 @@ def render_markdown(
 ) -> str:
     """The report for a pull request or a step summary: at most 55,000 letters, with a line for what was left out.
 
-    ``words`` are the table's values and rules by gate id; without them a gate shows its figure, error and limit.
+    ``words`` are the table's values and rules by gate id, if not those of the report; of a gate without any its figure,
+    error and limit are shown.
     ``full`` is the path or address of the whole report. Nothing in ``report`` can break a table, ping anybody or be
     taken for HTML; whatever it lacks is left out.
     """
@@ -95,6 +96,7 @@ def _named(gate: Gate) -> list[str]:
 
 
 def _worded(gate: Gate, words: GateWords | None) -> list[str]:
+    words = words or worded(gate)
     if words is not None:
         return [escaped(words.value or "–"), escaped(words.rule)]
     value, error, limit = (number(gate, name) for name in ("value", "error", "limit"))

@@ -9,6 +9,7 @@ from pytest_tokenwatt.records import ConfigRecord, PowerRecord, Reason, SensorIn
 from pytest_tokenwatt.report.validity import validity
 from pytest_tokenwatt.spec.model import Configuration, Scenario
 
+_PACE = ("ticks", "missed", "failed")
 NOT_ASKED = Reason("no_power_source", "the spec asks for no power source")
 
 
@@ -45,9 +46,7 @@ def _source(source: PowerRecord) -> dict[str, Any]:
         "sensors": [_sensor(sensor) for sensor in source.sensors],
         "chosen": source.chosen,
         "idle_power_w": source.idle_w.value,
-        "ticks": source.ticks,
-        "missed": source.missed,
-        "failed": source.failed,
+        **{name: getattr(source, name) if source.counted else None for name in _PACE},
         "lateness_p99_ms": source.lateness_p99_ms,
         "file": source.file,
         "validity": validity(source.invalid),

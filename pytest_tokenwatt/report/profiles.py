@@ -56,7 +56,8 @@ def _run(run: ProfileRun) -> dict[str, Any]:
 
 def _peaks(peaks: EnginePeaks) -> dict[str, Any]:
     fields = {**{name: finite(getattr(peaks, name)) for name in _PEAKS}, "readings": peaks.readings}
-    return explained(fields, peaks.missing, "not read")
+    pace = {name: value for name in ("seconds", "longest_gap_s") if (value := finite(getattr(peaks, name))) is not None}
+    return explained({**fields, **pace}, peaks.missing, "not read")
 
 
 def profile_faults(profile: ProfileRecord) -> tuple[Reason, ...]:

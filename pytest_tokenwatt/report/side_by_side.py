@@ -107,6 +107,8 @@ def _against(config: Config, base: Config | None, name: str) -> str:
     value, before = number(config, name), number(base, name)
     if value is None or not before or before < 0 or config is base:
         return ""
+    if mapping(config, "slo") != (mapping(base, "slo") if base else {}):
+        return ""
     return f" ({change(value / before)})"
 
 
@@ -114,7 +116,17 @@ def _goodput(config: Config, base: Config | None) -> str:
     error = number(config, "goodput_error_pct")
     width = "" if error is None else f" ± {error:.1f} %"
     said = _plain(number(config, "goodput_tok_s"), "tok/s")
-    return said if said == NOTHING else f"{said}{width}{_against(config, base, 'goodput_tok_s')}"
+    return said if said == NOTHING else f"{said}{width}{_against(config, base, 'goodput_tok_s')}{_under(config)}"
+
+
+def _under(config: Config) -> str:
+    """The SLO of figures that are not under the report's."""
+    bounds = [
+        f"{_latency_name(name)} {short(ms)} ms"
+        for name in mapping(config, "slo")
+        if (ms := number(config, "slo", name))
+    ]
+    return f" (under {', '.join(bounds)})" if bounds else ""
 
 
 def _per_joule(config: Config, base: Config | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pytest_tokenwatt.records import ConfigRecord, Reason
+from pytest_tokenwatt.records import ConfigRecord, Reason, Verdict
 from pytest_tokenwatt.report.profiles import profile_faults
 from pytest_tokenwatt.report.subject import Subject
 from pytest_tokenwatt.report.told import NOT_MEASURED, finite, why
@@ -50,7 +50,9 @@ def _build(record: ConfigRecord) -> _Stage:
 
 
 def _contract(record: ConfigRecord) -> _Stage:
-    contract = record.contract
+    contract, stated = record.contract, record.stored.verdicts.get("contract") if record.stored else None
+    if contract is None and stated is not None:
+        return (DONE, "") if stated == Verdict.PASS else (FAILED, "not met, as stored")
     if contract is None:
         return MISSING, why(record.invalid, "no probe was sent")
     broken = [probe.name for probe in contract.probes if probe.required and probe.state != "pass"]

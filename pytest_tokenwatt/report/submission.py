@@ -49,7 +49,7 @@ def submission(subject: Subject, created: datetime, finished: datetime | None) -
 
 
 def _identity(subject: Subject, created: datetime, finished: datetime | None) -> Told:
-    key = f"{subject.spec.name}/{subject.record.key}/{created.isoformat()}"
+    key = f"{subject.spec.name}/{subject.record.key}/{_instant(created)}"
     parts = [
         Told({"id": hashlib.sha256(key.encode()).hexdigest()[:16], "created_at": _instant(created)}),
         one("updated_at", _instant(finished) if finished else None, "the end of the run is not known"),

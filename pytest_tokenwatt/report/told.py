@@ -10,6 +10,7 @@ from typing import Any
 from pytest_tokenwatt.records import ConfigRecord, Reason
 
 NOT_MEASURED = "not measured in this run"
+NOT_STORED = "not stored"
 OWN = "the baseline is what others are compared with"
 NO_BASELINE = "there is no baseline to compare with"
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pytest_tokenwatt.records import ConfigRecord, GoodputRecord
 from pytest_tokenwatt.report.energy import missing_energy
 from pytest_tokenwatt.report.power import NOT_ASKED, power_is_asked
+from pytest_tokenwatt.report.stored_reasons import in_words_of
 from pytest_tokenwatt.spec.model import Spec
 
 BOARD_ONLY = "Whole-node power: energy figures are GPU board power only (no CPUs, memory, NICs, fans or PSU losses)"
@@ -18,7 +19,7 @@ SIMULATED_POWER = "Simulated power: energy and throttling are those of the embed
 ACCELERATORS = "Accelerator, driver, GPU identity"
 _PARTIAL = {"board": BOARD_ONLY, "cpu": CPU_ONLY, "other": COMMAND_ONLY}
 _NAMES = {
-    "energy_j": "power and energy",
+    "node_power_kw": "power and energy",
     "throttle_counts": "throttling",
     "mbu_pct": "memory bandwidth utilisation (mbu_pct)",
 }
@@ -62,7 +63,8 @@ def _missing(spec: Spec, record: ConfigRecord) -> Mapping[str, str]:
     goodput = next(iter(record.scenarios.values()), None)
     reasons = [*record.invalid, *(goodput.invalid if goodput else ())]
     why = "; ".join(map(str, reasons)) or "no rate was confirmed"
-    return missing_energy(record, spec.configuration(record.key), goodput, why)
+    found = missing_energy(record, spec.configuration(record.key), goodput, why)
+    return {name: in_words_of(record, reason) for name, reason in found.items()}
 
 
 def _partial(records: Sequence[ConfigRecord]) -> Iterator[str]:

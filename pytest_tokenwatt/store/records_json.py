@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from pytest_tokenwatt.errors import UsageError
 from pytest_tokenwatt.records import SCHEMA, ConfigRecord
+from pytest_tokenwatt.store.agreement import disagreeing
 from pytest_tokenwatt.store.atomic import write_json
 from pytest_tokenwatt.store.codec import CodecError, decode, encode
+from pytest_tokenwatt.store.ranges import out_of_range
+from pytest_tokenwatt.store.replay.loading import load_mapping
+
+_WRITE_AGAIN = "write the record again with this version"
+_MEASURE_AGAIN = "take the file as the run wrote it, or measure again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +60,10 @@ def read_record(path: Path) -> StoredRecord:
 def read_records(path: Path) -> tuple[StoredRecord, ...]:
     """Read a record or a run's record.
 
-    Raises ``UsageError`` naming the file and the key when it is absent, not JSON, of another schema, or when a key
-    is missing or of another type.
+    Raises ``UsageError`` naming the file and the key when it is absent, not JSON, of another schema, when a key is
+    missing or of another type, outside its range, or denied by the parts that it is made of.
     """
-    content = _load(path)
+    content = load_mapping(path)
     _check_schema(path, content)
     listed = content.get("records", [content])
     if not isinstance(listed, list) or not listed:
@@ -70,24 +76,10 @@ def _record(path: Path, content: Any) -> StoredRecord:
     try:
         record = decode(ConfigRecord, content, unknown=unknown.append)
     except CodecError as error:
-        raise UsageError(str(error), where=str(path), remedy="write the record again with this version") from error
+        raise UsageError(str(error), where=str(path), remedy=_WRITE_AGAIN) from error
+    for misfit in chain(out_of_range(record), disagreeing(record)):
+        raise UsageError(f"{misfit.place}: {misfit.what}", where=str(path), remedy=_MEASURE_AGAIN)
     return StoredRecord(record, tuple(f"{path.name}: unknown key {key} left out" for key in sorted(unknown)))
-
-
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
-    except OSError as error:
-        raise UsageError(f"the record cannot be read: {error.strerror or error}", where=str(path)) from error
-    except ValueError as error:
-        raise UsageError(f"not a JSON file: {error}", where=str(path), remedy="name a record-<config>.json") from error
-    if not isinstance(content, dict):
-        raise UsageError("no record: expected a mapping", where=str(path), remedy="name a record-<config>.json")
-    return content
-
-
-def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is no JSON number")
 
 
 def _check_schema(path: Path, content: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import Counter
 from collections.abc import Mapping
@@ -18,11 +19,13 @@ from pytest_tokenwatt.campaign.baselines import captured, gates_changed, referen
 from pytest_tokenwatt.campaign.capture import Capture, Corpus, drift_file, store_scores
 from pytest_tokenwatt.campaign.promotion import promoted
 from pytest_tokenwatt.campaign.saving import save_baseline
+from pytest_tokenwatt.errors import UsageError
 from pytest_tokenwatt.gates.divergence import kl_delta, perplexity_delta
 from pytest_tokenwatt.gates.shifts import length_delta
 from pytest_tokenwatt.quality.drift.digest import drift_sha256
-from pytest_tokenwatt.records import ConfigRecord, Reason, SuiteRecord, drift
+from pytest_tokenwatt.records import ConfigRecord, Reason, ServedIdentity, SuiteRecord, drift
 from pytest_tokenwatt.records.audit import AuditRecord
+from pytest_tokenwatt.records.power import SensorInfo
 from pytest_tokenwatt.records.profiles import PeakMemory, ProfileRecord, ProfileRun
 from pytest_tokenwatt.records.stored import Provenance, StoredFigures
 from pytest_tokenwatt.spec.load import load_spec
@@ -62,7 +65,7 @@ def _top(positions: int) -> drift.TopK:
 
 
 def perplexity(**changes: Any) -> drift.PerplexityRecord:
-    return replace(drift.PerplexityRecord("river", drift_sha256(WINDOWS), 1, 2, (0.5,), 1.6), **changes)
+    return replace(drift.PerplexityRecord("river", drift_sha256(WINDOWS), 1, 2, (0.5,), math.exp(0.5)), **changes)
 
 
 def divergence(kl: float) -> drift.Divergence:
@@ -124,6 +127,39 @@ def test_the_newest_is_the_reference_and_all_have_the_key_of_the_specs_baseline(
     assert {each.key for each in found.baselines} == {"base"}
     assert found.notes[0] == "baseline: new.json (vllm-b), recorded 2026-11-18T12:30:00+02:00"
     assert found.notes[1].startswith("3 stored baselines give the spread between runs; beside the newest: old.json")
+
+
+def ran_on(gpu: str, driver: str, version: str) -> ConfigRecord:
+    gpus = (SensorInfo("GPU-0", gpu, limit_w=700.0, driver=driver),)
+    return replace(record(), gpus=gpus, identity=ServedIdentity(("m",), version=version), fingerprint=version)
+
+
+def test_baselines_of_different_machines_give_no_spread_unless_that_is_allowed(tmp_path: Path) -> None:
+    spec = load(tmp_path, BOTH)
+    files = [
+        stored(ran_on("H200", "570", "0.30"), "old.json", "2026-11-18T09:30:00Z"),
+        stored(ran_on("H100", "580", "0.31"), "new.json", "2026-11-19T09:30:00Z"),
+    ]
+    with pytest.raises(UsageError) as caught:
+        stored_baseline(spec, files)
+    told = str(caught.value)
+    assert told.startswith("--tokenwatt-baseline: new.json and old.json give no spread between runs: ")
+    assert "new.json ran under driver 580, old.json 570; new.json ran on H100, old.json on H200" in told
+    flags = "--tokenwatt-allow-diff=driver --tokenwatt-allow-diff=hardware"
+    assert told.endswith(f"; leave one out, or compare all the same with {flags}")
+    with pytest.raises(UsageError, match=r"with --tokenwatt-allow-diff=hardware$"):
+        stored_baseline(spec, files, frozenset({"driver"}))
+    notes = stored_baseline(spec, files, frozenset({"driver", "hardware"})).notes
+    assert "new.json and old.json differ in driver and hardware; their spread holds that, too" in notes
+    assert "new.json and old.json are of engine 0.31 and 0.30; their spread holds that, too" in notes
+
+
+def test_baselines_of_different_workloads_give_no_spread(tmp_path: Path) -> None:
+    run = ProfileRun("r0", 1.0, 5, 5.0, 1, 0, 1.0, 0.1)
+    loads = [ProfileRecord("serve", 1, 8, 8, 1, (run,), 5.0, PeakMemory(), sha) for sha in ("aa", "bb")]
+    files = [stored(replace(record(), profiles={"serve": each}), f"{each.load_sha256}.json") for each in loads]
+    with pytest.raises(UsageError, match=r"aa.json and bb.json were offered different workloads; .*=workload$"):
+        stored_baseline(load(tmp_path, BOTH), files)
 
 
 @pytest.mark.parametrize(

@@ -33,10 +33,10 @@ def test_without_a_driver_it_is_said_why(fake_nvml: FakeNvml) -> None:
 
 
 def test_a_driver_that_does_not_answer_holds_up_nobody(fake_nvml: FakeNvml) -> None:
-    fake_nvml.add_gpu().delay("nvmlDeviceGetName", 1.0)
-    found, why = identify_gpus(QUERY, timeout_s=0.2)
+    fake_nvml.add_gpu().delay("nvmlDeviceGetName", 0.5)
+    found, why = identify_gpus(QUERY, timeout_s=0.1)
     assert found == ()
-    assert why == "the NVIDIA driver did not answer within 0.2 s (see nvidia-smi)"
+    assert why == "the NVIDIA driver did not answer within 0.1 s (see nvidia-smi)"
     # Before the fixture takes the driver away.
     for thread in threading.enumerate():
         if thread.name == "tokenwatt-gpus":

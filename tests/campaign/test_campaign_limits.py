@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_tokenwatt.campaign.desk import LabOptions
+from pytest_tokenwatt.campaign.ledger import blank_record
 from pytest_tokenwatt.campaign.misfits import misfits
 from pytest_tokenwatt.campaign.observe import Deadline
 from pytest_tokenwatt.campaign.phase import Phase
@@ -23,6 +24,7 @@ from pytest_tokenwatt.records import ConfigRecord, Reason, Verdict
 from pytest_tokenwatt.spec.load import load_spec
 from pytest_tokenwatt.spec.model import Spec
 from pytest_tokenwatt.store.journal import Journal
+from pytest_tokenwatt.store.records_json import write_record
 from pytest_tokenwatt.store.rundir import RunDirectory
 
 ENGINE = "engine: {command: [no-such-engine, --port, '{port}']}\n"
@@ -117,6 +119,38 @@ def test_places_that_cannot_be_written_are_found_before_the_run(tmp_path: Path) 
     lab = lab_of(tmp_path, ENGINE + SLO, tmp_path, tmp_path / "new/report.json", out=tmp_path / "notes/run")
     found = [problem for problem in lab.preflight(lab.gates) if problem.key and problem.key.startswith("--")]
     assert [problem.key for problem in found] == ["--tokenwatt-out", "--tokenwatt-report"]
+
+
+@pytest.mark.parametrize(
+    ("held", "severity", "what"),
+    [
+        ("baseline", "warning", "holds the record of baseline, recorded at an unknown time: it is written over"),
+        ("tuned", "error", "holds the record of tuned, which is not of this run and would be lost"),
+        (None, "error", "is no record of a run and would be lost"),
+    ],
+)
+def test_what_a_record_file_holds_is_told_before_it_is_written_over(
+    tmp_path: Path, held: str | None, severity: str, what: str
+) -> None:
+    place = tmp_path / "a.json"
+    if held is None:
+        place.write_text("{}", encoding="utf-8")
+    else:
+        write_record(place, blank_record(spec_of(tmp_path).with_role(held).configurations[0]))
+    lab = lab_of(tmp_path, ENGINE + SLO, out=place)
+    (found,) = [problem for problem in lab.preflight(lab.gates) if problem.key == "--tokenwatt-out"]
+    assert (found.severity, found.what) == (severity, f"{place} {what}")
+
+
+def test_a_directory_that_holds_a_run_is_told_unless_that_run_is_continued(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "journal.jsonl").touch()
+    lab = lab_of(tmp_path, out=out)
+    (found,) = [problem for problem in lab.preflight(lab.gates) if problem.key == "--tokenwatt-out"]
+    assert (found.severity, found.what) == ("warning", f"{out} holds a run already, whose files are written over")
+    again = Lab(spec_of(tmp_path), LabOptions(tmp_path, ("pytest",), out=out, resume=True), Silent())
+    assert not any(problem.key == "--tokenwatt-out" for problem in again.preflight(again.gates))
 
 
 def test_a_copy_of_the_report_makes_its_directory_and_a_failed_one_keeps_the_verdicts(tmp_path: Path) -> None:

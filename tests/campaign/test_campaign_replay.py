@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from pytest_tokenwatt.campaign.desk import LabOptions
 from pytest_tokenwatt.campaign.promotion import promoted
 from pytest_tokenwatt.errors import NothingRuns, NotMeasured, UsageError
 from pytest_tokenwatt.records import Verdict
-from pytest_tokenwatt.replay import ReplayLab, open_replay
+from pytest_tokenwatt.replay import ReplayLab, open_replay, replay_lab
 from pytest_tokenwatt.store.baselines import write_baseline
 from pytest_tokenwatt.store.records_json import write_record
 from pytest_tokenwatt.store.replay.read import read_stored
@@ -27,6 +28,11 @@ def replayed(tmp_path: Path, *names: str, **settings: Any) -> ReplayLab:
 
 def verdicts(lab: ReplayLab) -> dict[str, Verdict]:
     return {f"{gate.config}::{gate.gate}": lab.judge(gate).verdict for gate in lab.gates}
+
+
+class Quiet:
+    def line(self, text: str) -> None:
+        """Nothing is shown."""
 
 
 def report_of(lab: ReplayLab) -> Mapping[str, Any]:
@@ -130,7 +136,7 @@ def test_a_given_spec_of_another_measurement_is_told_and_other_limits_are_not(tm
         (tmp_path / f"{name}.json").write_text(json.dumps(spec), encoding="utf-8")
     assert "measured under" not in notes_of(replayed(tmp_path, "lab-kv-cache", spec=tmp_path / "limits.json"))
     told = notes_of(replayed(tmp_path, "lab-kv-cache", spec=tmp_path / "other.json"))
-    assert "lab-kv-cache.json was measured under another slo, workload than other.json asks for" in told
+    assert "lab-kv-cache.json was measured under another workload than other.json asks for" in told
 
 
 def test_a_verdict_that_its_report_does_not_bear_out_is_told(tmp_path: Path) -> None:
@@ -154,6 +160,20 @@ def test_a_score_of_no_answers_is_a_contradiction(tmp_path: Path) -> None:
     (tmp_path / "none.json").write_text(json.dumps(report), encoding="utf-8")
     found = verdicts(open_replay([tmp_path / "none.json"], out=tmp_path / "out"))
     assert found["tuned::accuracy[gsm8k-5shot]"] is Verdict.INVALID
+
+
+def test_places_that_a_replay_cannot_write_are_found_before_it_judges(tmp_path: Path) -> None:
+    (tmp_path / "notes").touch()
+    own = tmp_path / "own.json"
+    own.write_bytes((REFERENCE / "lab-moe-kernels.json").read_bytes())
+    options = LabOptions(tmp_path, (), out=tmp_path / "notes/run", reports=(tmp_path, own), replays=(own,))
+    lab = replay_lab(None, options, Quiet())
+    found = [(problem.key, problem.what) for problem in lab.preflight(lab.gates) if problem.severity == "error"]
+    assert found == [
+        ("--tokenwatt-out", f"{tmp_path / 'notes'} is a file, not a directory"),
+        ("--tokenwatt-report", f"{tmp_path} is a directory"),
+        ("--tokenwatt-report", f"{own} is what is read here: it would be written over"),
+    ]
 
 
 def test_a_stored_baseline_beside_a_replayed_one_is_said_to_be_unused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,35 @@ def test_compare_takes_the_order_and_not_the_recorded_roles(capsys: pytest.Captu
     assert turned.out.splitlines()[-1] == "compare: fail: tuned::goodput"
 
 
+def test_compare_says_what_it_compares(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = cut(KV_CACHE, "baseline", "a.json"), cut(KV_CACHE, "tuned", "b.json")
+    told = call(capsys, "compare", a, b).out.splitlines()
+    age = r"recorded .* \(2026-10-06\)"
+    assert re.fullmatch(rf"baseline   a\.json: vllm-default, vLLM 0\.31\.0, {age}", told[0])
+    assert re.fullmatch(rf"candidate  b\.json: vllm-fp8kv, vLLM 0\.31\.0, {age}", told[1])
+    turned = call(capsys, "compare", b, a).out
+    assert "b.json was recorded as tuned, a.json as baseline; `compare a.json b.json` takes them so" in turned
+    assert "takes them so" not in "\n".join(told)
+
+
+def test_a_label_cannot_write_over_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    a = cut(KV_CACHE, "baseline", "a.json", label="\x1b[31mred\nbaseline  other.json " + "x" * 400)
+    first, second = call(capsys, "compare", a, cut(KV_CACHE, "tuned", "b.json")).out.splitlines()[:2]
+    assert "\x1b" not in first
+    assert len(first) < 140
+    assert second.startswith("candidate  b.json")
+
+
+def test_compare_leaves_nothing_behind(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = cut(KERNELS, "baseline", "a.json"), cut(KERNELS, "tuned", "b.json")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(place / "summary.md"))
+    call(capsys, "compare", a, b)
+    assert sorted(path.name for path in place.iterdir()) == ["a.json", "b.json", "summary.md"]
+    assert "Full report" not in (place / "summary.md").read_text(encoding="utf-8")
+
+
 def test_compare_passes_what_is_as_good(capsys: pytest.CaptureFixture[str]) -> None:
     a, b = cut(KERNELS, "baseline", "a.json"), cut(KERNELS, "tuned", "b.json")
     equal = call(capsys, "compare", a, b)
@@ -96,7 +126,9 @@ def test_another_machine_is_compared_when_that_is_allowed(place: Path, capsys: p
     refused = call(capsys, "compare", a, b)
     assert refused.code == 11
     assert "hardware" in refused.out
-    assert call(capsys, "compare", a, b, "--allow-diff", "hardware").code == 0
+    assert "--tokenwatt-allow-diff=hardware" in refused.out
+    for option in ("--tokenwatt-allow-diff=hardware", "--allow-diff=hardware"):
+        assert call(capsys, "compare", a, b, option).code == 0
 
 
 def test_nothing_that_compares_is_no_pass(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,7 +178,14 @@ def test_a_file_that_cannot_be_read_is_one_line(
             ("report", str(KERNELS), "--allow-diff", "hardwear"),
             "--allow-diff: records cannot be allowed to differ in 'hardwear'; did you mean",
         ),
-        (("report", str(KERNELS), "--out", "occupied/out"), "occupied"),
+        (("report", str(KERNELS), "--out", "occupied/out"), "--out: {place}/occupied is a file, not a directory; "),
+        (
+            ("report", "own.json", "--out", "own.json"),
+            "--out: {place}/own.json is what is read here: it would be written over; name",
+        ),
+        (("report", str(KERNELS), "--out", ""), "--out"),
+        (("report", ""), "RUN: is empty; name a path"),
+        (("compare", "", str(KERNELS)), "A: is empty; name a path"),
         (("compare", str(KERNELS), str(KERNELS)), "lab-moe-kernels.json"),
         (("report", str(KERNELS), str(KERNELS)), "lab-moe-kernels.json"),
     ],
@@ -155,7 +194,8 @@ def test_what_cannot_be_done_is_one_line(
     words: tuple[str, ...], said: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (place / "occupied").write_text("", encoding="utf-8")
+    (place / "own.json").write_bytes(KERNELS.read_bytes())
     done = call(capsys, *words)
     assert (done.code, done.out) == (4, "")
-    assert said in done.err
+    assert said.format(place=place) in done.err
     assert done.err.count("\n") == 1

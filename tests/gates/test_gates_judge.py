@@ -354,7 +354,7 @@ def test_a_worse_record_never_turns_a_verdict_into_a_pass(
     harmed = {
         "misses": replace(record, rate_rps=None, goodput_tok_s=None, misses=("TTFT p99 9 s > 2 s",)),
         "invalid": replace(record, invalid=(INVALID,)),
-        "passes": replace(record, slo_pass_count=max(0, record.slo_pass_count - 1)),
+        "passes": replace(record, slo_pass_count=max(0, (record.slo_pass_count or 0) - 1)),
         "goodput": replace(record, goodput_tok_s=None if not record.goodput_tok_s else record.goodput_tok_s * 0.9),
     }[harm]
     baseline = config("baseline", base)

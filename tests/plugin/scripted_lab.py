@@ -47,11 +47,11 @@ ALL = [
 REAL = """\
 engine:
   command: ["{python}", -m, pytest_tokenwatt, simulate, --port, "{port}"]
-  ready_timeout_s: 30
+  ready_timeout_s: 60
   stop_timeout_s: 5
-slo: {ttft_p90_ms: 3000, tpot_p90_ms: 300}
+slo: {ttft_p90_ms: 20000, tpot_p90_ms: 2000}
 workload: {input_tokens: 32, output_tokens: 8}
-measurement: {warmup_s: 0.3, warmup_max_s: 1, window_s: 1.5, repeats: 2, request_timeout_s: 5}
+measurement: {warmup_s: 0.3, warmup_max_s: 1, window_s: 1.5, repeats: 2, request_timeout_s: 20}
 sweep: {rates: [15]}
 configs:
   - {key: baseline, role: baseline}

@@ -18,10 +18,11 @@ engine:
 configs:
   - {key: baseline, role: baseline}
   - {key: tuned, role: tuned, engine: {args: [--kv-cache-dtype, fp8]}}
-slo: {ttft_p90_ms: 5000, tpot_p90_ms: 500}
+slo: {ttft_p90_ms: 20000, tpot_p90_ms: 2000}
 workload: {input_tokens: 32, output_tokens: 8}
-measurement: {warmup_s: 0.3, warmup_max_s: 1, window_s: 1.5, repeats: 2, request_timeout_s: 5}
+measurement: {warmup_s: 0.3, warmup_max_s: 1, window_s: 4, repeats: 2, request_timeout_s: 20}
 sweep: {rates: [15]}
+gates: {goodput: {min: 0.5}}
 """
 
 

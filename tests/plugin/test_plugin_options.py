@@ -37,6 +37,16 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Proje
             "*cannot be allowed to differ in 'drivr'; did you mean driver?*",
         ),
         (["lab.yaml", "--tokenwatt-report=a.txt"], "*a.txt: unknown kind of report; use one of .json, .html, .md"),
+        (["--tokenwatt-replay="], "--tokenwatt-replay is empty; write --tokenwatt-replay=FILE or leave it out"),
+        (["--tokenwatt-spec", " "], "--tokenwatt-spec is empty; write --tokenwatt-spec=FILE or leave it out"),
+        (
+            ["lab.yaml", "--tokenwatt-out=a.json", "--tokenwatt-out", "b.json"],
+            "--tokenwatt-out is given twice, as a.json and as b.json; one run has one place: leave one out",
+        ),
+        (
+            ["lab.yaml", "--tokenwatt-out=a.json", "--tokenwatt-save-baseline=./a.json"],
+            "*a.json is named by --tokenwatt-out and by --tokenwatt-save-baseline; name another file for one of them",
+        ),
         (["--tokenwatt-plan"], "--tokenwatt-plan: there is no spec to plan; add --tokenwatt-spec=FILE"),
         (["lab.yaml", "--tokenwatt-max-minutes=soon"], "*'soon' is no number of minutes above 0"),
         (["lab.yaml", "--tokenwatt-max-minutes=0"], "*'0' is no number of minutes above 0"),
@@ -67,6 +77,15 @@ def test_usage_errors(project: Project, arguments: list[str], message: str) -> N
     result.stderr.fnmatch_lines([f"*{message}"])
     assert "Traceback" not in result.stderr.str()
     assert not any(call.startswith("measure") for call in project.calls)
+
+
+def test_every_empty_value_is_one_line(project: Project) -> None:
+    names = ("baseline", "out", "resume", "save-baseline", "report", "config", "endpoint", "allow-diff")
+    result = project.run("lab.yaml", *(f"--tokenwatt-{name}=" for name in names))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    told = [line.split(" is empty; ")[0] for line in result.errlines if line.startswith("ERROR: ")]
+    assert sorted(told) == sorted(f"ERROR: --tokenwatt-{name}" for name in names)
+    assert project.calls == []
 
 
 def configs_of(result: pytest.RunResult) -> set[str]:
@@ -166,13 +185,30 @@ def test_several_specs_do_not_write_over_each_other(project: Project) -> None:
     project.spec("next.yaml", text=SPEC.replace("name: lab", "name: next"))
     project.run("lab.yaml", "next.yaml", "--tokenwatt-out=runs")
     assert [options.part for options in project.options] == ["lab", "next"]
-    for argument in ("--tokenwatt-out=run.json", "--tokenwatt-report=report.json"):
+    for argument in ("--tokenwatt-out=run.json", "--tokenwatt-report=report.json", "--tokenwatt-report=report.md"):
         result = project.run("lab.yaml", "next.yaml", argument)
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         result.stderr.fnmatch_lines(["ERROR: *cannot hold the results of 2 specs; run the specs one by one"])
     Path("copy.yaml").write_text(SPEC, encoding="utf-8")
     project.run("lab.yaml", "copy.yaml", "--tokenwatt-out=runs")
     assert [options.part for options in project.options][-2:] == ["lab", "lab-2"]
+
+
+@pytest.mark.parametrize("given", ["main.json", "tuned=main.json"])
+def test_several_specs_do_not_store_into_one_file(project: Project, given: str) -> None:
+    project.spec("next.yaml", text=SPEC.replace("name: lab", "name: next"))
+    result = project.run("lab.yaml", "next.yaml", f"--tokenwatt-save-baseline={given}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    what = f"ERROR: --tokenwatt-save-baseline={given}: it fits 2 specs (lab.yaml, next.yaml); write *=KEY=FILE with a *"
+    result.stderr.fnmatch_lines([what])
+
+
+def test_of_several_specs_the_only_one_with_the_key_stores_its_record(project: Project) -> None:
+    project.spec("next.yaml", text=SINGLE.replace("name: lab", "name: next"))
+    project.run("lab.yaml", "next.yaml", "--tokenwatt-save-baseline=tuned=main.json")
+    assert [call for call in project.calls if call.startswith("save")] == ["save tuned"]
+    result = project.run("lab.yaml", "next.yaml", "--tokenwatt-save-baseline=tunned=main.json")
+    result.stderr.fnmatch_lines(["ERROR: *there is no configuration tunned; did you mean tuned?*"])
 
 
 def test_several_specs_share_one_run_directory(project: Project) -> None:

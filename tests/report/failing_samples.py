@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import prod
+from math import exp, prod
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from report_samples import CONTEXT, energy_of, gate, goodput_of, spec_of
+from report_samples import CONTEXT, energy_of, gate, goodput_of, spec_of, window
 from schema_samples import REFERENCE, stored, with_suites
 from submission_samples import ASKED, BASELINE, DRIFT, KL, PRECISION, TUNED, context_of
 
 from pytest_tokenwatt.gates.deltas import accuracy_deltas
 from pytest_tokenwatt.gates.divergence import drift_deltas
 from pytest_tokenwatt.gates.shifts import length_deltas
-from pytest_tokenwatt.records import ConfigRecord
+from pytest_tokenwatt.records import SCHEMA, ConfigRecord, GoodputRecord
+from pytest_tokenwatt.records.drift import DriftRecord
 from pytest_tokenwatt.records.profiles import PeakMemory, ProfileRecord
 from pytest_tokenwatt.records.stored import Provenance
 from pytest_tokenwatt.report.lab import build_report
@@ -79,35 +81,94 @@ def _scale(result: Document, names: tuple[str, ...], factor: float) -> None:
         result[name] = {profile: value * factor for profile, value in result[name].items()}
 
 
-# --- our own
+# --- our own, with figures that are what their parts make of them
 
 
-def _worse(profile: ProfileRecord) -> ProfileRecord:
-    runs = tuple(replace(run, output_tok_s=(run.output_tok_s or 0.0) * SLOWER) for run in profile.runs)
-    parts = {
-        name: getattr(profile.memory, name) * BIGGER for name in ("weights_gib", "kv_gib", "other_gib", "peak_gib")
+def _profile(profile: ProfileRecord, slower: float = 1.0, bigger: float = 1.0) -> ProfileRecord:
+    tokens = [round(run.output_tokens * slower) for run in profile.runs]
+    runs = tuple(
+        replace(run, output_tokens=count, output_tok_s=count / (run.window_s or 1.0))
+        for run, count in zip(profile.runs, tokens, strict=True)
+    )
+    rate = sum(tokens) / sum(run.window_s or 0.0 for run in runs)
+    parts = {name: getattr(profile.memory, name) * bigger for name in ("weights_gib", "kv_gib", "other_gib")}
+    usage = max(run.peaks.kv_usage or 0.0 for run in runs)
+    memory: PeakMemory = replace(profile.memory, **parts, peak_gib=sum(parts.values()), kv_usage=usage)
+    return replace(profile, runs=runs, output_tok_s=rate, memory=memory)
+
+
+def _serving(tok_s: float) -> GoodputRecord:
+    """Two windows alike, and what they come to together."""
+    found, one = goodput_of(tok_s), window("confirm-1")
+    tokens, joules = round(tok_s * one.end_s), one.power[0].energy_j or 0.0
+    rates: dict[str, Any] = {"output_tok_s": tokens / one.end_s, "goodput_tok_s": tokens / one.end_s}
+    one = replace(one, good_tokens=tokens, output_tokens=tokens, percentiles=found.percentiles, **rates)
+    energy = energy_of(tokens / joules, joules / one.end_s / 1000.0)
+    energy = replace(energy, energy_j=2 * joules, output_tokens_per_joule=tokens / joules)
+    windows = (one, replace(one, label="confirm-2"))
+    return replace(found, windows=windows, variance_band_pct=0.0, energy=energy, **rates)
+
+
+def _overloaded() -> GoodputRecord:
+    """No rate passed: both windows were too slow."""
+    found = _serving(2000.0)
+    slow = tuple(
+        replace(each, value_ms=91.0, high_ms=None) if each.metric == "tpot" else each for each in found.percentiles
+    )
+    misses = ("TPOT p99 > 50 ms: 400 of 1300 requests",)
+    windows = tuple(replace(one, passes=False, misses=misses, percentiles=slow, good_tokens=0) for one in found.windows)
+    names = ("rate_rps", "goodput_tok_s", "output_tok_s", "error_pct", "variance_band_pct", "energy")
+    nothing: dict[str, Any] = dict.fromkeys(names)
+    return replace(
+        found,
+        **nothing,
+        percentiles=slow,
+        slo_pass_count=0,
+        highest_passing_rps=None,
+        bracket="none",
+        misses=misses,
+        windows=tuple(replace(one, goodput_tok_s=0.0) for one in windows),
+        figures={},
+    )
+
+
+def _drift(nats: float, nll: tuple[float, ...]) -> DriftRecord:
+    figures: dict[str, Any] = dict.fromkeys(("kl", "kl_lower", "kl_sampled", "kl_median", "kl_per_token"), nats)
+    found = replace(KL, **figures, per_sequence=(nats,))
+    texts = {
+        name: replace(each, nll=nll, windows=len(nll), ppl=exp(fmean(nll))) for name, each in DRIFT.perplexity.items()
     }
-    memory: PeakMemory = replace(profile.memory, **parts)
-    return replace(profile, runs=runs, output_tok_s=(profile.output_tok_s or 0.0) * SLOWER, memory=memory)
+    return replace(DRIFT, against=found, perplexity=texts)
 
 
 def failing_records(spec: Spec) -> tuple[ConfigRecord, ConfigRecord]:
     """A baseline, and a candidate that breaks every promise."""
-    bounds: dict[str, Any] = dict.fromkeys(("kl", "kl_lower", "kl_sampled", "kl_median", "kl_per_token"), FARTHER)
-    far = replace(KL, **bounds)
-    perplexity = {name: replace(each, nll=(3.2, 3.4), ppl=27.1) for name, each in DRIFT.perplexity.items()}
+    own: dict[str, Any] = {"spec": dict(spec.raw), "provenance": Provenance(recorded=CONTEXT.generated.isoformat())}
+    none = _drift(0.0, (2.2, 2.4))
+    baseline = replace(
+        with_suites(BASELINE, 48, "gsm8k-5shot"),
+        scenarios={"default": _serving(4572.3)},
+        profiles={name: _profile(profile) for name, profile in BASELINE.profiles.items()},
+        again={name: _profile(profile, 1.004) for name, profile in BASELINE.again.items()},
+        drift=replace(none, against=None, control=none.against),
+        **own,
+    )
+    audits = {
+        name: replace(audit, run=name, gap=2.0, gap_median=2.0, gap_max=2.0, bf16_mean=-0.5, engine_mean=-2.5)
+        for name, audit in TUNED.audits.items()
+    }
     candidate = replace(
         with_suites(TUNED, 30, "gsm8k-5shot", tokens=30),
         fingerprint="cd34",
-        scenarios={"default": goodput_of(2000.0, energy=energy_of(3.14, 0.637))},
-        profiles={name: _worse(profile) for name, profile in TUNED.profiles.items()},
-        drift=replace(DRIFT, against=far, perplexity=perplexity),
-        audits={name: replace(audit, gap_median=2.0, gap=2.0) for name, audit in TUNED.audits.items()},
+        scenarios={"default": _serving(2000.0)},
+        profiles={name: _profile(profile, SLOWER, BIGGER) for name, profile in TUNED.profiles.items()},
+        drift=_drift(FARTHER, (3.2, 3.4)),
+        audits=audits,
         budgets={name: replace(run, healthy=False, running=0.5) for name, run in TUNED.budgets.items()},
         precision=replace(PRECISION, label="W16A16KV16", weights=16, activations=16, kv=16),
+        **own,
     )
-    own: dict[str, Any] = {"spec": dict(spec.raw), "provenance": Provenance(recorded=CONTEXT.generated.isoformat())}
-    return replace(with_suites(BASELINE, 48, "gsm8k-5shot"), **own), replace(candidate, **own)
+    return baseline, candidate
 
 
 def failing_report(folder: Path) -> Document:
@@ -121,8 +182,17 @@ def failing_report(folder: Path) -> Document:
 
 def failing_run(folder: Path) -> Document:
     """Both records in one file, as ``--tokenwatt-out=a.json`` writes them."""
-    records = failing_records(spec_of(folder, **SPEC))
-    return {"schema": records[0].schema, "records": [stored(record_to_json(record)) for record in records]}
+    return _run(failing_records(spec_of(folder, **SPEC)))
+
+
+def overloaded_run(folder: Path) -> Document:
+    """The same with a candidate whose windows all fail."""
+    baseline, candidate = failing_records(spec_of(folder, **SPEC))
+    return _run((baseline, replace(candidate, scenarios={"default": _overloaded()})))
+
+
+def _run(records: tuple[ConfigRecord, ...]) -> Document:
+    return {"schema": SCHEMA, "records": [stored(record_to_json(record)) for record in records]}
 
 
 FAILING: Mapping[str, Callable[[Path], Document]] = {
@@ -131,6 +201,7 @@ FAILING: Mapping[str, Callable[[Path], Document]] = {
     "uneven submission": lambda folder: uneven_submission(),
     "own report": failing_report,
     "own records": failing_run,
+    "own windows": overloaded_run,
 }
 PASSING: Mapping[str, Callable[[Path], Document]] = {
     "published report": lambda folder: reference("lab-moe-kernels"),

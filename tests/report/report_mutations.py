@@ -17,7 +17,11 @@ NOT_FIGURES: tuple[Any, ...] = (None, "", "many", "12", True, False, [], {}, [No
 """Of other types than a figure or a block is; the last is no text that UTF-8 can hold."""
 BAD_NUMBERS = (math.nan, math.inf, -math.inf, 10**40)
 """No numbers that a report may hold."""
-ODD_NUMBERS = (0, -1, -1e300, 1e300, 5e-324, 0.5, 1e9, 2**53 + 1)
+ODD_NUMBERS = (
+    *(0, -1, 0.5, 1 + 2**-52, 1e9, 2**53 + 1, 2**62, 1e18, -1e18, 1e300, -1e300),
+    *(1e-9, -1e-9, 1e-18, 1e-160, 1e-320, 5e-324),
+)
+"""Large and small enough for squares, exponentials and logarithms to leave their ranges."""
 
 
 @dataclass(frozen=True, slots=True)

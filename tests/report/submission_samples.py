@@ -162,7 +162,7 @@ def run_of(key: str, name: str, repeat: int, rate: float) -> ProfileRun:
         ttft_p50_ms=410.0,
         tpot_p50_ms=11.2,
         e2e_p50_ms=6100.0,
-        peaks=EnginePeaks(0.1271, float(SIZES[name][0]), 0.0, 164.366, readings=140),
+        peaks=EnginePeaks(0.1271, float(SIZES[name][0]), 0.0, 164.366, readings=140, seconds=35.5, longest_gap_s=0.3),
         requests_file=f"requests-{key}-{name}-r{repeat}.npz",
     )
 

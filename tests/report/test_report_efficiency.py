@@ -90,6 +90,8 @@ def test_every_repeat_tells_what_the_client_did(tmp_path: Path) -> None:
         "preemptions": 0.0,
         "device_gib": 164.366,
         "readings": 140,
+        "seconds": 35.5,
+        "longest_gap_s": 0.3,
         "missing": {},
     }
     assert len(base["profiles"]["serve"]["again"]) == 3

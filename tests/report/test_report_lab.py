@@ -30,7 +30,7 @@ configs.ttft_p99_ms configs.tpot_p99_ms configs.slo_pass_count configs.repeats c
 configs.accuracy.score configs.accuracy.delta_pts configs.accuracy.spread_pts
 not_covered reproduce spec
 """
-GATE_FIELDS = "id config gate value unit limit error verdict mode reasons"
+GATE_FIELDS = "id config gate value unit limit error text rule verdict mode reasons"
 
 
 def key_paths(value: Any, place: str = "") -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,13 @@ def test_the_words_of_the_table_win(tmp_path: Path) -> None:
     words = {"h100.yaml::tuned::goodput": GateWords("5057 tok/s, 1.106 [1.08, 1.13]", ">= 0.95")}
     rows = cells(render_markdown(report_of(tmp_path, GATES), words=words))[0]
     assert rows[-1] == ["tuned", "goodput", "5057 tok/s, 1.106 [1.08, 1.13]", ">= 0.95", "✅ pass"]
+
+
+def test_a_bare_report_has_the_words_of_its_gates(tmp_path: Path) -> None:
+    worded = [replace(GATES[0], text="11.2 req/s, TPOT p99 44.6 ms", rule="<= 50 ms"), *GATES[1:]]
+    report = build_report(spec_of(tmp_path), RECORDS, worded, CONTEXT)
+    rows = cells(render_markdown(report))[0]
+    assert ["baseline", "slo", "11.2 req/s, TPOT p99 44.6 ms", "<= 50 ms", "✅ pass"] in rows
 
 
 def test_figures_stand_side_by_side(tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ def check_no_pass(folder: Path, name: str, document: Document, *, report: bool =
         ("uneven submission", "speed score"),
         ("own report", ALL),
         ("own records", ALL),
+        ("own windows", f"slo {ALL}"),
     ],
 )
 def test_the_samples_fail_where_they_should(name: str, gates: str) -> None:

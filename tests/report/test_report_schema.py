@@ -20,7 +20,10 @@ from test_report_partial import EMPTY, FAULT, spec_in, without
 from pytest_tokenwatt.report.lab import REPORT_SCHEMA, build_report
 from pytest_tokenwatt.report.schema import FILE, report_schema
 
-OPTIONAL = (("submission",), ("*", "again"), ("kl", "decode_route"), ("power", "further"), ("ppl", "*", "missing"))
+OPTIONAL = (
+    *(("submission",), ("*", "again"), ("kl", "decode_route"), ("power", "further"), ("ppl", "*", "missing")),
+    *(("gates", "text"), ("gates", "rule")),
+)
 """Keys of a report that another one may lack, by the end of their place."""
 NAMED = {
     *("cache_config", "launch", "env", "versions", "load_sha256", "suite_sha256", "drift_sha256", "engines", "spec"),

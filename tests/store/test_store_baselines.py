@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -30,7 +31,7 @@ MADE = Provenance(
 
 
 def baseline_record(label: str = "vllm-default", corpora: tuple[str, ...] = ("river",)) -> ConfigRecord:
-    texts = {name: PerplexityRecord(name, "cd", 1, 2, (0.5,), 1.6) for name in corpora}
+    texts = {name: PerplexityRecord(name, "cd", 1, 2, (0.5,), math.exp(0.5)) for name in corpora}
     drift = DriftRecord("ab", "prompt_logprobs", 2, 2, 3, None, None, perplexity=texts, file="drift-baseline.npz")
     return ConfigRecord(
         key="baseline",
@@ -187,7 +188,7 @@ def test_an_absent_baseline_is_one_line_with_a_remedy(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("{", "not a JSON file"),
-        ("[]", "expected a mapping"),
+        ("[]", "holds a list where a mapping is wanted"),
         ('{"gates": []}', "the key schema is missing"),
         ('{"schema": "tokenwatt/99"}', "schema 'tokenwatt/99' is not 'tokenwatt/1'"),
     ],

@@ -130,6 +130,9 @@ def test_a_key_with_a_default_may_be_absent(tmp_path: Path) -> None:
         ({"schema": "gone"}, "no record: the key schema is missing"),
         ({"schema": "tokenwatt/99"}, "schema 'tokenwatt/99' is not 'tokenwatt/1'"),
         ({"records": 3}, "records: expected a list of records"),
+        ({"minutes": {"search": -1}}, "minutes.search: expected a number >= 0, found -1"),
+        ({"minutes": {"search": 1e300}}, "minutes.search: is a number beyond all measure"),
+        ({"role": "boss"}, "role: expected one of baseline, tuned, other, found 'boss'"),
     ],
 )
 def test_what_does_not_fit_is_one_line_with_file_and_key(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
@@ -144,8 +147,8 @@ def test_what_does_not_fit_is_one_line_with_file_and_key(tmp_path: Path, changes
     ("content", "message"),
     [
         (b"", "not a JSON file"),
-        (b"\xff\xfe", "not a JSON file"),
-        (b"[1, 2]", "expected a mapping"),
+        (b"\xff\xfe", "is not UTF-8 text"),
+        (b"[1, 2]", "holds a list where a mapping is wanted"),
         (b'{"schema": NaN}', "NaN is no JSON number"),
     ],
 )
@@ -157,5 +160,5 @@ def test_files_that_are_no_records_are_one_line(tmp_path: Path, content: bytes, 
 
 
 def test_an_absent_file_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"absent\.json: the record cannot be read: No such file"):
+    with pytest.raises(UsageError, match=r"absent\.json: there is no such file"):
         read_record(tmp_path / "absent.json")

@@ -274,7 +274,7 @@ def own_report() -> dict[str, Any]:
             "k": 20,
             "sequences": 64,
             "tokens": 999,
-            "route": "x",
+            "route": "prompt_logprobs",
             "identity": {"kl": 0.0001, "kl_se": 0.00001, "sequences": 64, "tokens": 990},
             "ppl": {"wiki": {"dnll": 0.001, "dnll_se": None, "ppl": 9.7, "ppl_bf16": 9.6, "windows": 8, "tokens": 90}},
         },

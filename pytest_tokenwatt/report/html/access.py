@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pytest_tokenwatt.report.html.material import GateWords
+
 NOTHING: Mapping[str, Any] = {}
 
 
@@ -72,3 +74,9 @@ def reasons(value: Any, *keys: str) -> list[str]:
             sentence, code = text(each, "text"), text(each, "code")
             found.append(f"{sentence} ({code})" if sentence and code else sentence or code)
     return [each for each in found if each]
+
+
+def worded(gate: Mapping[str, Any]) -> GateWords | None:
+    """Value and rule of a gate in words; ``None`` in reports without them."""
+    words = GateWords(text(gate, "text"), text(gate, "rule"))
+    return words if words.value or words.rule else None

@@ -121,9 +121,9 @@ def present(parts: Iterable[Part | None]) -> tuple[Part, ...]:
 
 
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Table | None:
-    """A table, or ``None`` without rows; columns without any content are left out."""
+    """A table, or ``None`` where none of its rows has more than a name; columns without any content are left out."""
     listed = [tuple(row) for row in rows]
-    if not listed:
+    if not any(_says(cell) for row in listed for cell in row[min(1, len(head) - 1) :]):
         return None
     kept = [place for place in range(len(head)) if place == 0 or any(_says(row[place]) for row in listed)]
     return Table(caption, tuple(head[place] for place in kept), tuple(tuple(row[p] for p in kept) for row in listed))

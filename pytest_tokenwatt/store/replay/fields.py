@@ -105,6 +105,15 @@ class Fields:
                 raise self.wrong(f"{key}[{number}]", f"expected a text, found {shown(item)}")
         return tuple(items)
 
+    def series(self, key: str) -> tuple[float, ...]:
+        """A list of numbers."""
+        items = self._list(key)
+        found = Fields(self.where, {f"{key}[{number}]": item for number, item in enumerate(items)}, self.place)
+        numbers = tuple(found.numbers().values())
+        if len(numbers) < len(items):
+            raise self.wrong(key, "expected numbers alone")
+        return numbers
+
     def pair(self, key: str) -> tuple[float, float] | None:
         """A list of two numbers."""
         items = self._list(key)

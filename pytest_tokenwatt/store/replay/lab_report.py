@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tokenwatt.errors import UsageError
-from pytest_tokenwatt.records import ConfigRecord, GoodputRecord, Reason
+from pytest_tokenwatt.records import ConfigRecord, GoodputRecord, Reason, SuiteRecord
 from pytest_tokenwatt.records.drift import DriftRecord
 from pytest_tokenwatt.records.stored import Provenance, StoredFigures
 from pytest_tokenwatt.store.replay import machine
 from pytest_tokenwatt.store.replay.asked import profile_settings
+from pytest_tokenwatt.store.replay.comparisons import comparison, control
 from pytest_tokenwatt.store.replay.complete import check_validity
 from pytest_tokenwatt.store.replay.engine_facts import audits, precision, startup
 from pytest_tokenwatt.store.replay.fields import Fields
@@ -24,19 +25,22 @@ from pytest_tokenwatt.store.replay.quality import (
     baseline_drift,
     by_suite,
     candidate_drift,
+    entries,
     perplexity_deltas,
     suites,
 )
 from pytest_tokenwatt.store.replay.run_records import RECORDS
 from pytest_tokenwatt.store.replay.serving import Serving
 from pytest_tokenwatt.store.replay.stored_spec import report_spec, suite_titles
-from pytest_tokenwatt.store.replay.told import intervals, unknown
+from pytest_tokenwatt.store.replay.submission import KIND as SUBMISSION
+from pytest_tokenwatt.store.replay.told import answer_sample, intervals, reasons_of_nulls, unknown
 from pytest_tokenwatt.store.stored_run import StoredRun
 
 KIND = "lab report"
 SCHEMA = "tokenwatt-report/1"
 _BASELINE = "baseline"
 _GOODPUT = "goodput"
+_OF_SERVING = "slo_differs"
 _VERDICTS = ("fail", "invalid", "inconclusive", "pass")
 """The worst first."""
 _QUICK, _INTERRUPTED = "Quick mode:", "Interrupted run: "
@@ -133,7 +137,7 @@ class _Reader:
             power=machine.power(self.report, row),
             gpus=machine.gpus(self.report, row),
             rated_bandwidth=machine.rated_bandwidth(self.report),
-            suites=suites(row, self._asked(), self._hashes("suite_sha256").block(key), self._base_scores(row)),
+            suites=self._suites(key, row),
             drift=self._drift(key, row),
             startup=startup(row.block("startup")),
             precision=precision(row.block("precision"), row.block("precision").number("stored_gib", least=0.0)),
@@ -151,10 +155,11 @@ class _Reader:
     def _reasons(self, row: Fields) -> tuple[tuple[Reason, ...], tuple[Reason, ...]]:
         """What speaks against the whole configuration, and what only against its serving.
 
-        An entry has both in one list. Where nothing was served, or a suite has the same reason, it is of the whole.
+        An entry has both in one list. Where nothing was served, or a suite has the same reason, it is of the whole,
+        but for a goodput under another SLO, which is never of more than serving.
         """
         found = row.reasons()
-        if row.data.get("slo_pass_count") is None:
+        if row.data.get("slo_pass_count") is None and not any(reason.code == _OF_SERVING for reason in found):
             return found, ()
         others = [set(entry.reasons()) for entry in row.rows("accuracy") if entry.has("validity")]
         whole = tuple(reason for reason in found if others and all(reason in other for other in others))
@@ -171,12 +176,16 @@ class _Reader:
     def _hashes(self, name: str) -> Fields:
         return self.report.block("provenance").block("hashes").block(name)
 
-    def _base_scores(self, row: Fields) -> dict[str, float]:
-        """The baseline's scores; a baseline itself is compared with nothing."""
-        if self._role(row) == _BASELINE:
-            return {}
-        base = next((each for each in self.rows.values() if self._role(each) == _BASELINE), None)
-        return by_suite(base, self._asked(), "score") if base else {}
+    def _suites(self, key: str, row: Fields) -> dict[str, SuiteRecord]:
+        """A baseline itself is compared with nothing."""
+        base = next((each for each in self.rows.values() if self._role(each) == _BASELINE), row)
+        compared = {} if self._role(row) == _BASELINE else entries(base, self._asked())
+        hashes = self._hashes("suite_sha256").block(key)
+        return suites(row, self._asked(), hashes, {} if base is row else compared, ours=self._ours)
+
+    @property
+    def _ours(self) -> bool:
+        return self.report.text("schema") == SCHEMA
 
     def _drift(self, key: str, row: Fields) -> DriftRecord | None:
         sha256 = self._hashes("drift_sha256").text(key) or ""
@@ -190,27 +199,41 @@ class _Reader:
         return Fields(self.report.where, profile_settings(self.spec.get("profiles")), "spec.profiles")
 
     def _stored(self, key: str, row: Fields) -> StoredFigures:
-        of_suites = {f"accuracy.{name}": ends for name, ends in self._suite_intervals(row)}
-        lowest = row.block("accuracy_summary")
+        told = {name: entry for name, entry in entries(row, self._asked()).items() if entry.data}
+        ends = {name: entry.pair("interval_pts") for name, entry in told.items()}
+        of_suites = {f"accuracy.{name}": each for name, each in ends.items() if each is not None}
+        compared = {name: comparison(entry, self._items(name)) for name, entry in told.items()}
+        controls = {name: control(entry) for name, entry in told.items()}
+        lowest, result = row.block("accuracy_summary"), row.block("submission").block("result")
+        drop = result.number("mean_drop", least=-1.0, most=1.0)
+        scored = any(entry.number("score") is not None for entry in told.values())
+        alone = drop is not None and not (scored or self._asked().titles)
         return StoredFigures(
-            source=KIND,
+            # What was submitted states the mean drop alone, without the suites that it is of.
+            source=SUBMISSION if alone else KIND,
             band_pct=self.report.number("variance_band_pct", least=0.0),
             delta_pts={} if self._role(row) == _BASELINE else by_suite(row, self._asked(), "delta_pts"),
             spread_pts=by_suite(row, self._asked(), "spread_pts"),
-            mean_drop_pts=lowest.number("mean_drop_pts"),
-            valid_domains=lowest.count("valid_domains"),
+            mean_drop_pts=100.0 * drop if drop is not None and alone else lowest.number("mean_drop_pts"),
+            valid_domains=(result.block("quality") if alone else lowest).count("valid_domains"),
+            drift_points=result.number("drift") if alone else None,
+            gpu_hours=result.number("gpu_hours", least=0.0),
             length_shift=row.number("length_shift", least=-1.0),
             verdicts=self._verdicts(key),
             perplexity=perplexity_deltas(row.block("kl").block("ppl")),
             intervals={**intervals(row), **of_suites},
             unknown=(*unknown(row), *(["variance_band_pct"] if self.report.null("variance_band_pct") else [])),
+            score_se=result.number("score_se", least=0.0),
+            suites={name: each for name, each in compared.items() if each is not None},
+            controls={name: each for name, each in controls.items() if each is not None},
+            answers=answer_sample(row),
+            missing=dict(reasons_of_nulls(row)),
         )
 
-    def _suite_intervals(self, row: Fields) -> Iterator[tuple[str, tuple[float, float]]]:
-        for number, entry in enumerate(row.rows("accuracy")):
-            ends = entry.pair("interval_pts")
-            if ends is not None:
-                yield self._asked().name(entry, number), ends
+    def _items(self, name: str) -> int | None:
+        """How many different items a suite has."""
+        asked = {entry.text("suite"): entry.count("n") for entry in self.report.rows("accuracy")}
+        return asked.get(name)
 
     def _verdicts(self, key: str) -> dict[str, str]:
         """The contract: what the engine answered is not part of a report, only whether that was enough."""
@@ -222,18 +245,23 @@ class _Reader:
         told, lines = self.report.block("provenance"), self.report.texts("not_covered")
         versions = told.block("versions").words()
         stopped = next((line.removeprefix(_INTERRUPTED) for line in lines if line.startswith(_INTERRUPTED)), None)
-        ours = self.report.text("schema") == SCHEMA
         tool = versions.get("pytest-tokenwatt")
         return Provenance(
             recorded=told.text("generated") or self.report.text("published"),
+            finished=self._finished(),
             tool=f"pytest-tokenwatt {tool}" if tool else None,
             driver=self.report.block("hardware").text("driver"),
-            command=_words(self.report.text("reproduce")) if ours else (),
+            command=_words(self.report.text("reproduce")) if self._ours else (),
             versions=versions,
             title=self.report.text("title"),
-            quick=ours and any(line.startswith(_QUICK) for line in lines),
+            quick=self._ours and any(line.startswith(_QUICK) for line in lines),
             interrupted=stopped,
         )
+
+    def _finished(self) -> str | None:
+        """The end of the run, which only submission records tell."""
+        ends = (row.block("submission").text("updated_at") for row in self.rows.values())
+        return next(filter(None, ends), None)
 
 
 def _is_contract(row: Fields, key: str) -> bool:

@@ -105,12 +105,13 @@ def power(report: Fields, row: Fields) -> tuple[PowerRecord, ...]:
             failed=0,
             lateness_p99_ms=None,
             invalid=(),
+            counted=False,
         ),
     )
 
 
 def _source(row: Fields) -> PowerRecord:
-    idle = row.number("idle_power_w")
+    idle, counted = row.number("idle_power_w"), not row.null("ticks")
     return PowerRecord(
         source=row.text("source") or "",
         kind=row.text("kind") or "",
@@ -119,13 +120,14 @@ def _source(row: Fields) -> PowerRecord:
         sensors=tuple(_sensor(sensor) for sensor in row.rows("sensors")),
         chosen=row.text("chosen") or "",
         idle_w=Figure(idle, "W", reason="not stored" if idle is None else None),
-        ticks=row.count("ticks") or 0,
+        ticks=(row.count("ticks") or 0) if counted else 1,
         missed=row.count("missed") or 0,
         failed=row.count("failed") or 0,
         lateness_p99_ms=row.number("lateness_p99_ms"),
         invalid=row.reasons(),
         notes=row.texts("notes"),
         file=row.text("file"),
+        counted=counted,
     )
 
 

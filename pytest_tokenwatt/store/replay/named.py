@@ -26,7 +26,7 @@ def with_entries(spec: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) 
     written = spec.get("configs")
     if written is not None and not isinstance(written, list):
         return dict(spec)
-    known = {entry.get("key") for entry in written or () if isinstance(entry, Mapping)}
+    known = [entry.get("key") for entry in written or () if isinstance(entry, Mapping)]
     lacking = [dict(entry) for entry in entries if entry["key"] not in known]
     return {**spec, "configs": [*(written or ()), *lacking]} if lacking else dict(spec)
 

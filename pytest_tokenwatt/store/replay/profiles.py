@@ -16,7 +16,7 @@ _ROUNDED_GIB = 0.0016
 """Three parts and their sum, each rounded to 0.001 GiB, may differ by so much."""
 _MEMORY = (*_PARTS, "peak_gib", "kv_usage", "kv_bytes_per_token", "device_peak_gib", "error")
 _RUN = ("held_share", "client_cpu_share", "ttft_p50_ms", "tpot_p50_ms", "e2e_p50_ms")
-_PEAKS = ("kv_usage", "running", "preemptions", "device_gib")
+_PEAKS = ("kv_usage", "running", "preemptions", "device_gib", "seconds", "longest_gap_s")
 
 
 def profiles(efficiency: Fields, peaks: Fields, told: Fields, settings: Fields) -> dict[str, ProfileRecord]:

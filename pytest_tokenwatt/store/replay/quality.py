@@ -8,11 +8,9 @@ from typing import Any
 
 from pytest_tokenwatt.records import Reason, SuiteRecord
 from pytest_tokenwatt.records.accuracy import Outcome
-from pytest_tokenwatt.records.drift import Divergence, DriftRecord, PerplexityDelta, PerplexityRecord
+from pytest_tokenwatt.records.drift import Divergence, DriftRecord, Histogram, PerplexityDelta, PerplexityRecord
+from pytest_tokenwatt.store.replay.contradiction import Suite, misordered
 from pytest_tokenwatt.store.replay.fields import Fields
-
-_ROUNDED_PTS = 0.11
-"""Two scores and their difference, each rounded to 0.1 points, may differ by so much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +28,24 @@ class Asked:
         return named
 
 
-def suites(row: Fields, asked: Asked, hashes: Fields, baseline: Mapping[str, float]) -> dict[str, SuiteRecord]:
-    """Every suite of a configuration's entry that has a figure; ``baseline`` are the scores to compare with."""
-    found = {asked.name(entry, number): entry for number, entry in enumerate(row.rows("accuracy"))}
+def entries(row: Fields, asked: Asked) -> dict[str, Fields]:
+    """What a configuration's entry says of each suite, by name."""
+    return {asked.name(entry, number): entry for number, entry in enumerate(row.rows("accuracy"))}
+
+
+def suites(
+    row: Fields, asked: Asked, hashes: Fields, baseline: Mapping[str, Fields], *, ours: bool
+) -> dict[str, SuiteRecord]:
+    """Every suite of a configuration's entry that has a figure; ``baseline`` are the entries to compare with."""
     return {
-        name: _suite(name, entry, asked.blocks.get(name), hashes.text(name) or "", baseline.get(name))
-        for name, entry in found.items()
+        name: _suite(Suite(name, entry, baseline.get(name), ours), asked.blocks.get(name), hashes.text(name) or "")
+        for name, entry in entries(row, asked).items()
         if entry.data.get("score") is not None or entry.reasons()
     }
 
 
-def _suite(name: str, entry: Fields, block: Fields | None, sha256: str, base: float | None) -> SuiteRecord:
+def _suite(told: Suite, block: Fields | None, sha256: str) -> SuiteRecord:
+    name, entry = told.name, told.entry
     asked = block or Fields(entry.where, {}, "spec.accuracy")
     score = entry.number("score", least=0.0, most=100.0)
     return SuiteRecord(
@@ -56,7 +61,7 @@ def _suite(name: str, entry: Fields, block: Fields | None, sha256: str, base: fl
         score=score,
         spread_pts=entry.number("spread_pts", least=0.0),
         counts=_counts(entry),
-        invalid=entry.reasons() or _contradiction(name, entry, score, base),
+        invalid=entry.reasons() or told.reasons(),
         notes=entry.texts("notes"),
         n=entry.count("n"),
     )
@@ -68,20 +73,9 @@ def _counts(entry: Fields) -> dict[str, int]:
     return {name: counts.count(name) or 0 for name in counts.data if name in known}
 
 
-def _contradiction(name: str, entry: Fields, score: float | None, base: float | None) -> tuple[Reason, ...]:
-    """A stored difference that is not the difference of the stored scores, or one of no answers at all."""
-    delta = entry.number("delta_pts")
-    if entry.count("n") == 0 and (delta is not None or score is not None):
-        return (Reason("contradiction", f"{name}: figures of 0 answers are stored"),)
-    if delta is None or score is None or base is None or abs(score - base - delta) <= _ROUNDED_PTS:
-        return ()
-    text = f"{name}: a difference of {delta:g} pt is stored, but the scores {score:g} and {base:g} differ by"
-    return (Reason("contradiction", f"{text} {score - base:.3g}"),)
-
-
 def by_suite(row: Fields, asked: Asked, figure: str) -> dict[str, float]:
     """One figure of every suite's entry (``score``, ``delta_pts``, ``spread_pts``), nulls left out."""
-    found = {asked.name(entry, number): entry.number(figure) for number, entry in enumerate(row.rows("accuracy"))}
+    found = {name: entry.number(figure) for name, entry in entries(row, asked).items()}
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -89,6 +83,8 @@ def by_suite(row: Fields, asked: Asked, figure: str) -> dict[str, float]:
 
 _FIGURES = ("kl", "kl_se", "kl_lower", "kl_lower_se", "kl_sampled", "kl_sampled_se", "kl_median", "kl_per_token")
 
+_ROUNDING = 1e-3
+"""By how much probabilities may sum above 1."""
 _LEAST = {name: 0.0 for name in _FIGURES if name.endswith("_se")}
 
 
@@ -125,7 +121,7 @@ def baseline_drift(own: Fields, candidate: Fields, sha256: str) -> DriftRecord |
 
 def _drift(block: Fields, *, perplexity: dict[str, PerplexityRecord], **parts: Any) -> DriftRecord:
     return DriftRecord(
-        route=block.text("route") or "",
+        route=block.text("route"),
         k=block.count("k") or 0,
         sequences=block.count("sequences") or 0,
         tokens=block.count("tokens") or 0,
@@ -142,8 +138,8 @@ def _divergence(block: Fields) -> Divergence:
     figures: dict[str, Any] = {name: block.number(name, least=_LEAST.get(name)) for name in _FIGURES}
     return Divergence(
         **figures,
-        tail_mass=block.number("tail_mass"),
-        top1_agreement=block.number("top1_agreement"),
+        tail_mass=block.number("tail_mass", least=-_ROUNDING, most=1.0 + _ROUNDING),
+        top1_agreement=block.number("top1_agreement", least=0.0, most=1.0),
         k=block.count("k") or 0,
         sequences=block.count("sequences") or 0,
         tokens=block.count("tokens") or 0,
@@ -153,9 +149,22 @@ def _divergence(block: Fields) -> Divergence:
             for name, part in block.block("by_confidence").blocks()
             if (lower := part.number("kl_lower")) is not None
         },
-        invalid=block.reasons(),
+        invalid=block.reasons() or tuple(misordered(figures)),
         doubts=tuple(Reason(row.wanted("code"), row.text("text") or "") for row in block.rows("doubts")),
+        histogram=_histogram(block.block("histogram")),
     )
+
+
+def _histogram(block: Fields) -> Histogram | None:
+    """Sequences by their lower bound."""
+    bins, counts = block.series("bins"), block.series("counts")
+    if not bins and not counts:
+        return None
+    if len(bins) != len(counts) + 1 or list(bins) != sorted(bins):
+        raise block.wrong("bins", f"expected {len(counts) + 1} edges in their order")
+    if any(count < 0 or not count.is_integer() for count in counts):
+        raise block.wrong("counts", "expected whole numbers, at least 0")
+    return Histogram(bins, tuple(int(count) for count in counts))
 
 
 def _corpora(block: Fields, figure: str) -> dict[str, PerplexityRecord]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pytest_tokenwatt.errors import UsageError
 from pytest_tokenwatt.records import SCHEMA
+from pytest_tokenwatt.store.ranges import out_of_range
 from pytest_tokenwatt.store.replay import lab_report
 from pytest_tokenwatt.store.replay.lab_report import read_lab_report
 from pytest_tokenwatt.store.replay.loading import REMEDY, load_mapping
@@ -33,6 +34,15 @@ def read_stored(path: Path) -> StoredRun:
     else, with the place and the remedy in one line: of a file that is absent, damaged or none of these, and of a value
     that cannot be what its key says.
     """
+    run = _read(path)
+    for record in run.records:
+        for misfit in out_of_range(record):
+            what = f"{record.key}: {misfit.place}: {misfit.what}"
+            raise UsageError(what, where=str(path), remedy="correct the file, or write it again")
+    return run
+
+
+def _read(path: Path) -> StoredRun:
     if path.is_dir():
         return read_run_directory(path)
     content = load_mapping(path)

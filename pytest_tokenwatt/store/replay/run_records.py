@@ -10,7 +10,6 @@ from typing import Any
 from pytest_tokenwatt.errors import UsageError
 from pytest_tokenwatt.records import ConfigRecord
 from pytest_tokenwatt.store.records_json import read_records
-from pytest_tokenwatt.store.replay.loading import load_mapping
 from pytest_tokenwatt.store.replay.named import config_entry, named
 from pytest_tokenwatt.store.stored_run import StoredRun
 
@@ -41,7 +40,6 @@ def read_run_directory(path: Path) -> StoredRun:
 
 
 def _read(path: Path) -> Iterator[_Read]:
-    load_mapping(path)
     for stored in read_records(path):
         yield _Read(path, stored.record, stored.notes)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_tokenwatt.records import DEFAULT_SCENARIO, EnergyRecord, Figure, GoodputRecord, Percentile, Reason, SloBound
 from pytest_tokenwatt.spec.traffic import METRICS
 from pytest_tokenwatt.store.replay.fields import Fields
+from pytest_tokenwatt.store.replay.told import NOT_STORED
 
 _LATENCY = re.compile(rf"({'|'.join(METRICS)})_p(\d{{1,2}}(?:\.\d{{1,4}})?)_ms")
 _SERVED = ("goodput_tok_s", "slo_pass_count", "output_tok_s", "rate_rps")
@@ -53,14 +54,15 @@ class Serving:
         if all(block.data.get(key) is None for key in _SERVED):
             return None
         tok_s, rate_rps = block.number("goodput_tok_s", least=0.0), block.number("rate_rps", least=0.0)
-        percentiles = tuple(self._percentiles(block, self._bounds(name)))
+        bounds = self._bounds(name, block.block("slo"))
+        percentiles = tuple(self._percentiles(block, bounds))
         rate = block.block("intervals").block("rate_rps")
         bracket = rate.text("bracket") or "closed"
         repeats = self._repeats(block)
         return GoodputRecord(
             scenario=name,
             mode="fixed" if bracket == "fixed" else "search",
-            slo=tuple(self._bounds(name).values()),
+            slo=tuple(bounds.values()),
             rate_rps=rate_rps,
             goodput_tok_s=tok_s,
             output_tok_s=block.number("output_tok_s", least=0.0),
@@ -90,10 +92,10 @@ class Serving:
         hashes = self.report.block("provenance").block("hashes").block("load_sha256")
         return hashes.block(key).text(scenario)
 
-    def _bounds(self, scenario: str) -> dict[str, SloBound]:
-        """The SLO by the names of its figures: the scenario's own, else the report's."""
+    def _bounds(self, scenario: str, entry: Fields) -> dict[str, SloBound]:
+        """The SLO by the names of its figures: that of the entry where it has its own, the scenario's, the report's."""
         own = self.report.block("scenarios").block(scenario).block("slo")
-        slo = self.spec.get("slo")
+        own, slo = entry if entry.data else own, self.spec.get("slo")
         told = own if own.data else Fields(self.report.where, slo if isinstance(slo, dict) else {}, "spec.slo")
         found = (_bound(name, bound_ms) for name, bound_ms in told.numbers(least=0.0).items())
         bounds = sorted(
@@ -141,6 +143,7 @@ class Serving:
             gpu_share_pct=told.number("gpu_share_pct", least=0.0),
             invalid=reasons,
             notes=told.texts("notes"),
+            methods=told.texts("methods"),
         )
 
     def _source(self) -> str:
@@ -155,9 +158,9 @@ def _bound(name: str, bound_ms: float) -> SloBound | None:
     return SloBound(match[1], float(match[2]), bound_ms) if match else None
 
 
-def _passed(block: Fields, repeats: int) -> int:
-    passed = block.count("slo_pass_count") or 0
-    if passed > repeats:
+def _passed(block: Fields, repeats: int) -> int | None:
+    passed = block.count("slo_pass_count")
+    if passed is not None and passed > repeats:
         raise block.wrong("slo_pass_count", f"{passed} of {repeats} repeats cannot have passed")
     return passed
 
@@ -173,19 +176,23 @@ def _misses(block: Fields, percentiles: tuple[Percentile, ...]) -> Iterator[str]
 
 def _figures(block: Fields, percentiles: tuple[Percentile, ...]) -> dict[str, Figure]:
     """Every number that a rule may name."""
-    missing, measured = block.block("missing").words(), {each.name: each for each in percentiles}
+    missing, measured = block.block("missing").words(), {each.name for each in percentiles}
     units = {**_UNITS, **{name: "ms" for name in block.data if _bound(name, 0.0)}}
-    return {
-        name: _figure(block.number(name), unit, missing.get(name), measured.get(name))
+    told = {
+        name: Figure(block.number(name), unit, reason=missing.get(name))
         for name, unit in units.items()
         if block.has(name)
     }
+    return told | dict(_with_intervals(block, told, measured))
 
 
-def _figure(value: float | None, unit: str, reason: str | None, measured: Percentile | None) -> Figure:
-    if measured is None:
-        return Figure(value, unit, reason=reason)
-    return Figure(value, unit, low=measured.low_ms, high=measured.high_ms, n=measured.n or None, reason=reason)
+def _with_intervals(block: Fields, told: dict[str, Figure], measured: set[str]) -> Iterator[tuple[str, Figure]]:
+    """Latencies with their intervals, which our own reports have of all that no SLO asks for."""
+    for name, ends in block.block("intervals").blocks():
+        known = told.get(name, Figure(None, "ms", reason=NOT_STORED))
+        n = ends.count("n")
+        if _bound(name, 0.0) and (n or name not in measured):
+            yield name, replace(known, low=ends.number("low"), high=ends.number("high"), n=n or None)
 
 
 def _counts(block: Fields) -> dict[str, int] | None:

@@ -211,7 +211,7 @@ class _Reader:
             mean_drop_pts=None if drop is None else 100.0 * drop,
             valid_domains=result.block("quality").count("valid_domains"),
             length_shift=result.number("length_shift", least=-1.0),
-            drift_points=result.number("drift"),
+            drift_points=result.number("drift", least=0.0),
             score_se=result.number("score_se", least=0.0),
             gpu_hours=result.number("gpu_hours", least=0.0),
             verdicts=self._verdicts(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from pytest_tokenwatt.records.stored import AnswerSample
 from pytest_tokenwatt.store.replay.fields import Fields
 
 _ERRORS = (
@@ -12,14 +13,25 @@ _ERRORS = (
     *("anchor_peak_memory", "speed", "speeds", "memory", "memories", "intervals", "score_se"),
 )
 """Fields below which a null is an error or a figure that stays unknown."""
+NOT_STORED = "not stored"
 _ASIDE = frozenset(("missing", "validity", "notes"))
 _RELATIVE = ("length_shift", "speed", "memory")
 _BY_PROFILE = ("speeds", "memories")
 
 
 def unknown(entry: Fields) -> tuple[str, ...]:
-    """Key paths of nulls; of an interval, its own path."""
-    found = [path for name in _ERRORS if name in entry.data for path in _nulls(name, entry.data[name])]
+    """Key paths of nulls; of an interval, its own path.
+
+    One that a report of ours took over from elsewhere, where there was no field for it, is none.
+    """
+    absent = {
+        f"{place}.{path}" if place else path
+        for place, told in reasons_of_nulls(entry)
+        for path, why in told.items()
+        if why == NOT_STORED
+    }
+    nulls = [path for name in _ERRORS if name in entry.data for path in _nulls(name, entry.data[name])]
+    found = [path for path in nulls if path not in absent]
     hidden = ["intervals.length_shift"] if _hidden(entry) else []
     return tuple(dict.fromkeys(path.removesuffix(".low").removesuffix(".high") for path in [*found, *hidden]))
 
@@ -42,6 +54,29 @@ def intervals(entry: Fields) -> dict[str, tuple[float, ...]]:
         del blocks["length_shift"]
     ends = {name: (part.number("low"), part.number("high")) for name, part in blocks.items()}
     return {name: (low, high) for name, (low, high) in ends.items() if low is not None and high is not None}
+
+
+def answer_sample(entry: Fields) -> AnswerSample | None:
+    """Of which answers the shift in length is; ``None`` where that is not stored."""
+    shift = entry.block("intervals").block("length_shift")
+    n = shift.count("n")
+    return AnswerSample(n, shift.count("truncated") or 0, shift.count("left_out") or 0) if n else None
+
+
+def reasons_of_nulls(entry: Fields) -> Iterator[tuple[str, dict[str, str]]]:
+    """Why figures are null, by the place of each block that says so (``""`` for the entry itself)."""
+    waiting: list[tuple[str, Any]] = [("", entry.data)]
+    while waiting:
+        place, value = waiting.pop()
+        if isinstance(value, dict):
+            told = value.get("missing")
+            found = {path: why for path, why in told.items() if isinstance(why, str)} if isinstance(told, dict) else {}
+            if found:
+                yield place, found
+            inner = ((key, each) for key, each in value.items() if key != "missing")
+            waiting += [(f"{place}.{key}" if place else key, each) for key, each in inner]
+        elif isinstance(value, list):
+            waiting += [(f"{place}[{number}]", each) for number, each in enumerate(value)]
 
 
 def _hidden(entry: Fields) -> bool:

@@ -71,6 +71,7 @@ def _drift(page: Page) -> Part | None:
             *figures([with_unit(number(block, "profiles", name), "%", sign=True)]),
         )
         for name in mapping(block, "profiles")
+        if number(block, "profiles", name) is not None
     ]
     band = number(page.report, "variance_band_pct")
     if band is not None:

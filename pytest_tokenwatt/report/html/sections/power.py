@@ -74,7 +74,7 @@ def _source(key: str, source: Mapping[str, Any]) -> tuple[Cell, ...]:
         *figures(
             [
                 with_unit(number(source, "sampling_hz"), "Hz"),
-                str(len(mappings(source, "sensors"))),
+                figure(len(mappings(source, "sensors")) or None),
                 with_unit(number(source, "idle_power_w"), "W"),
                 "–" if missed is None else f"{figure(missed)} of {figure(ticks)}",
                 with_unit(number(source, "lateness_p99_ms"), "ms"),

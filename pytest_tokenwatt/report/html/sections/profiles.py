@@ -134,7 +134,7 @@ def _memory(name: str, key: str, config: Mapping[str, Any]) -> tuple[Cell, ...]:
         with_unit(number(config, "memories", name), "×", digits=4),
     )
     missing = mapping(peak, "missing")
-    told = {text(missing, each) for each in missing} - {""}
+    told = {text(missing, each) for each in (*SIZES, "device_peak_gib")} - {""}
     return (Cell(name), Cell(key), *figures(numbers), Cell("; ".join(sorted(told))))
 
 

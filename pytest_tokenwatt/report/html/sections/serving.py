@@ -115,4 +115,5 @@ def _latency(row: PercentileRow | None) -> Cell:
     if row is None:
         return Cell("–", numeric=True)
     written = "∞" if row.point.infinite else with_unit(row.point.value_ms, "ms", digits=4)
-    return Cell(written, numeric=True, small=f"{interval(row.low_ms, row.high_ms)} n {row.n:,}".strip())
+    sample = f" n {row.n:,}" if row.n else ""
+    return Cell(written, numeric=True, small=f"{interval(row.low_ms, row.high_ms)}{sample}".strip())

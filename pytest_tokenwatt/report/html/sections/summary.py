@@ -38,7 +38,7 @@ Tell = Callable[[Config], Told]
 
 def _rows(page: Page) -> list[tuple[str, Tell]]:
     return [
-        ("SLO goodput", _number("goodput_tok_s", "tok/s")),
+        ("SLO goodput", _goodput),
         ("Rate under the SLO", _number("rate_rps", "req/s")),
         ("SLO windows passed", _windows),
         *((_latency_name(name), _number(name, "ms", digits=4)) for name in _latencies(page)),
@@ -74,6 +74,12 @@ def _number(name: str, unit: str, digits: int = 3) -> Tell:
         return with_unit(number(config, name), unit, digits=digits), bounds
 
     return tell
+
+
+def _goodput(config: Config) -> Told:
+    value, bounds = _number("goodput_tok_s", "tok/s")(config)
+    other = _bounds(mapping(config, "slo"))
+    return value, f"under another SLO: {'; '.join(other)}" if other else bounds
 
 
 def _windows(config: Config) -> Told:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_tokenwatt.report.html.access import mappings, number, reasons, text
+from pytest_tokenwatt.report.html.access import mappings, number, reasons, text, worded
 from pytest_tokenwatt.report.html.page import Page
 from pytest_tokenwatt.report.html.parts import Cell, Line, Part, Section, Verdict, present, table
 from pytest_tokenwatt.report.html.words import counted, measured, with_unit
@@ -74,7 +74,7 @@ def _row(page: Page, gate: Mapping[str, Any]) -> tuple[Cell, ...]:
 
 
 def _value(page: Page, gate: Mapping[str, Any]) -> str:
-    told = page.material.gates.get(text(gate, "id"))
+    told = page.material.gates.get(text(gate, "id")) or worded(gate)
     if told is not None:
         return told.value
     value, error = number(gate, "value"), number(gate, "error")
@@ -84,7 +84,7 @@ def _value(page: Page, gate: Mapping[str, Any]) -> str:
 
 
 def _rule(page: Page, gate: Mapping[str, Any]) -> str:
-    told = page.material.gates.get(text(gate, "id"))
+    told = page.material.gates.get(text(gate, "id")) or worded(gate)
     if told is not None:
         return told.rule
     limit = number(gate, "limit")
