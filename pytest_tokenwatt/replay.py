@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from pytest_tokenwatt.campaign.as_recorded import adapted, shared, spec_of
+from pytest_tokenwatt.campaign.as_recorded import adapted, compared_with, shared, spec_of
+from pytest_tokenwatt.campaign.baselines import OPTION as BASELINE
 from pytest_tokenwatt.campaign.baselines import StoredReference, reference_for, stored_baseline
 from pytest_tokenwatt.campaign.desk import Desk, Finished, LabEvents, LabOptions
-from pytest_tokenwatt.campaign.foreseen import compares
+from pytest_tokenwatt.campaign.foreseen import compares, needs_baseline
 from pytest_tokenwatt.campaign.kinds import EVERYTHING
 from pytest_tokenwatt.campaign.places import place_problems
 from pytest_tokenwatt.campaign.publishing import Publication
@@ -20,6 +21,7 @@ from pytest_tokenwatt.errors import NothingRuns, NotMeasured, Problem, UsageErro
 from pytest_tokenwatt.gates.catalog import list_gates
 from pytest_tokenwatt.gates.comparable import SLO, Comparing, allowed_names
 from pytest_tokenwatt.gates.decidable import asks_for, undecidable
+from pytest_tokenwatt.gates.finding import NOT_STORED
 from pytest_tokenwatt.gates.judge import EXIT_FAIL, judge, not_stored
 from pytest_tokenwatt.gates.promised import known_under
 from pytest_tokenwatt.records import ConfigRecord, GateResult, GateSpec, Reason, SloBound
@@ -145,7 +147,8 @@ class ReplayLab(Desk):
             record = self._candidate(gate)
             if record is None:
                 continue
-            why = undecidable(gate, record, self._baseline_for(gate), self._records())
+            why = self._without_its_baseline(gate, record)
+            why = why or undecidable(gate, record, self._baseline_for(gate), self._records())
             if why is None:
                 items.append(gate)
             elif asks_for(self.spec, gate):
@@ -154,6 +157,13 @@ class ReplayLab(Desk):
             else:
                 others.append((gate, why))
         self.gates, self.undecided = tuple(items), tuple(others)
+
+    def _without_its_baseline(self, gate: GateSpec, record: ConfigRecord) -> Reason | None:
+        """A run that compared with a stored baseline failed for want of one only where it is not named again."""
+        files = compared_with(record) if needs_baseline(gate) and record.role != "baseline" else None
+        if files is None or self._baseline_for(gate) is not None:
+            return None
+        return Reason(NOT_STORED, f"{record.key} was compared with {files}; name it with {BASELINE}=FILE")
 
     def _judged(self, gate: GateSpec) -> GateResult:
         why = self._missing.get(f"{gate.config}::{gate.gate}")

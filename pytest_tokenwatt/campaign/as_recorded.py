@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pytest_tokenwatt.campaign.baselines import OPTION as BASELINE
 from pytest_tokenwatt.campaign.replaying import Merged, replayed_spec
 from pytest_tokenwatt.records import ConfigRecord
 from pytest_tokenwatt.spec.model import Spec
@@ -30,6 +32,14 @@ def adapted(spec: Spec, records: Sequence[ConfigRecord]) -> Spec:
         if any(config.key == key for config in spec.configurations):
             spec = spec.with_endpoint(key, url)
     return spec
+
+
+def compared_with(record: ConfigRecord) -> str | None:
+    """The stored baselines that a record's own run compared with, as its command names them; ``None``: with none."""
+    command = record.provenance.command
+    given = [word.partition("=") for word in command if word.startswith(f"{BASELINE}=")]
+    named = [after for word, after in itertools.pairwise(command) if word == BASELINE]
+    return ", ".join([*(value for _, _, value in given), *named]) or None
 
 
 def shared(values: Iterable[Any]) -> Any:

@@ -97,7 +97,7 @@ def _counts(window: WindowResult, goodput: GoodputRecord) -> bool:
 
 
 def _probe(window: WindowResult) -> Probe:
-    state = "invalid" if window.invalid else "pass" if window.passes else "fail"
+    state = "invalid" if window.invalid or window.undecided else "pass" if window.passes else "fail"
     return Probe(
         label=window.label,
         kind=window.kind,
@@ -109,7 +109,7 @@ def _probe(window: WindowResult) -> Probe:
             each.name: _point(each) for each in window.percentiles if each.infinite or each.value_ms is not None
         },
         goodput_tok_s=window.goodput_tok_s,
-        why="; ".join(map(str, window.invalid)) or "; ".join(window.misses),
+        why=window.undecided or "; ".join(map(str, window.invalid)) or "; ".join(window.misses),
     )
 
 

@@ -184,6 +184,8 @@ class _Measurement:
     def _observe(self, window: WindowResult) -> None:
         verdict = "invalid" if window.invalid else "pass" if window.passes else "fail"
         why = "; ".join(str(reason) for reason in window.invalid) or "; ".join(window.misses) or _latencies(window)
+        if window.undecided is not None:
+            verdict, why = "not decided", window.undecided
         self._session.say(f"{self._name} {window.label} at {window.rate_rps:.4g} req/s: {verdict} ({why})")
         self._session.journal.write(
             Event.WINDOW_FINISHED,

@@ -36,6 +36,7 @@ def _compare(argv: Sequence[str]) -> int:
             [arguments.baseline, arguments.candidate],
             spec=arguments.spec,
             allow=allowed(arguments.allow_diff),
+            title=f"{arguments.candidate.name} against {arguments.baseline.name}",
             out=Path(folder) / "run",
             roles=("baseline", "tuned"),
             keeps=False,

@@ -35,7 +35,12 @@ def sentence(result: GateResult) -> str:
 
 
 def settle(result: GateResult) -> None:
-    """Return when the gate passed, else raise what pytest reports as the verdict's outcome."""
+    """Return when the gate passed, else raise what pytest reports as the verdict's outcome.
+
+    An informational gate cannot fail, but what was not measured is skipped: pytest would count it as passed.
+    """
+    if result.verdict is Verdict.INFO and result.found is Verdict.INVALID:
+        pytest.skip(sentence(result))
     if result.verdict in PASSING:
         return
     if result.verdict is Verdict.INCONCLUSIVE and result.on_inconclusive == "skip":

@@ -102,6 +102,11 @@ class WindowResult:
     requests_file: str | None = None
     power: tuple[WindowPower, ...] = ()
 
+    @property
+    def undecided(self) -> str | None:
+        """Why nothing is known of it, if so: the load ended when another window of the run had failed."""
+        return None if self.passes or self.misses or self.invalid else "cut short: the rate had failed already"
+
 
 @dataclass(frozen=True, slots=True)
 class GoodputRecord:

@@ -13,6 +13,8 @@ from pytest_tokenwatt.report.text import number
 from pytest_tokenwatt.spec.model import Spec
 
 HOURS_PER_DAY = 24.0
+_LEAST_RATIO = 1e-12
+"""Below it a need is no number of cards any more, but the reciprocal of next to nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +120,11 @@ class _Projection:
         goodput = _first(self.record)
         if goodput is None or not goodput.goodput_tok_s or not self.base.goodput_tok_s:
             return "the goodput is not known"
-        if not goodput.goodput_tok_s / self.base.goodput_tok_s:
+        ratio = goodput.goodput_tok_s / self.base.goodput_tok_s
+        if ratio < _LEAST_RATIO:
             return "the goodput is next to nothing"
         widths = [goodput.error_pct, self.base.error_pct, self.bands.goodput_pct]
         known = [width for width in widths if width is not None]
-        ratio = goodput.goodput_tok_s / self.base.goodput_tok_s
         scale = card_count(self.record, self.spec) / card_count(self.baseline, self.spec)
         return _Need.of(float(self.fleet), ratio, max(known) / 100.0 if known else None).times(scale)
 
@@ -136,7 +138,7 @@ class _Projection:
         load_tok_s = (self.base.goodput_tok_s or 0.0) * self.fleet / card_count(self.baseline, self.spec)
         error = None if self.bands.energy_pct is None else self.bands.energy_pct / 100.0
         ratio = energy.tokens_per_joule / base.tokens_per_joule
-        if not ratio:
+        if ratio < _LEAST_RATIO:
             return "the energy is next to nothing"
         return _Need.of(load_tok_s / base.tokens_per_joule / 1000.0, ratio, error)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -190,3 +191,22 @@ def test_a_record_replayed_against_a_copy_of_itself_compares_nothing(tmp_path: P
     lab = open_replay([tmp_path / "tuned.json"], out=tmp_path / "out", baselines=[tmp_path / "main.json"])
     assert verdicts(lab)["tuned::goodput"] is Verdict.INVALID
     assert "difference" not in report_of(lab)["summary"]
+
+
+@pytest.mark.parametrize(
+    ("command", "verdict"),
+    [
+        (("pytest", "--tokenwatt-baseline=base/main.json"), Verdict.INCONCLUSIVE),
+        (("pytest", "--tokenwatt-baseline", "base/main.json"), Verdict.INCONCLUSIVE),
+        (("pytest",), Verdict.FAIL),
+    ],
+)
+def test_a_run_that_compared_with_a_stored_baseline_says_so_without_it(
+    tmp_path: Path, command: tuple[str, ...], verdict: Verdict
+) -> None:
+    tuned = read_stored(REFERENCE / "lab-moe-kernels.json").records[1]
+    write_record(tmp_path / "tuned.json", replace(tuned, provenance=replace(tuned.provenance, command=command)))
+    lab = open_replay([tmp_path / "tuned.json"], out=tmp_path / "out")
+    (goodput,) = [lab.judge(gate) for gate in lab.gates if gate.kind == "goodput"]
+    assert goodput.verdict is verdict
+    assert ("base/main.json; name it" in goodput.reasons[0].text) == (verdict is Verdict.INCONCLUSIVE)

@@ -155,6 +155,7 @@ def test_a_window_that_another_ones_failure_left_undecided_is_neither() -> None:
     run = run_of(load, [*first, *second], ended_s=70.0, stop="failed")
     undecided, failing = (window.result for window in judge_run(run, "confirm", RULES))
     assert (undecided.passes, undecided.misses, undecided.invalid) == (False, (), ())
+    assert (undecided.undecided, failing.undecided) == ("cut short: the rate had failed already", None)
     assert (failing.passes, failing.invalid) == (False, ())
     assert failing.misses
     assert [undecided.label, failing.label] == ["probe-1", "probe-2"]

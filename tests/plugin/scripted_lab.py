@@ -203,8 +203,10 @@ class ScriptedLab:
         script = self._script("verdicts", {}).get(identity, "pass")
         if script == "interrupt":
             raise KeyboardInterrupt
-        verdict = Verdict(script)
-        reasons = () if verdict in {Verdict.PASS, Verdict.INFO} else (Reason("scripted", "the script says so"),)
+        word, _, found = script.partition(" ")
+        verdict = Verdict(word)
+        told = found or verdict not in {Verdict.PASS, Verdict.INFO}
+        reasons = (Reason("scripted", "the script says so"),) if told else ()
         return _result(
             gate.config,
             gate.gate,
@@ -212,6 +214,7 @@ class ScriptedLab:
             text="12.4 req/s",
             rule="<= 100 ms",
             reasons=reasons,
+            found=Verdict(found) if found else None,
             on_inconclusive=gate.on_inconclusive,
             line=gate.line,
         )

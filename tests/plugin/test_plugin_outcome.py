@@ -48,6 +48,14 @@ def test_an_inconclusive_gate_may_be_excused(project: Project, setting: str, out
         result.stdout.fnmatch_lines(["SKIPPED [[]1[]] lab.yaml:6: tuned slo: inconclusive*"])
 
 
+def test_an_informational_gate_that_was_not_measured_is_no_passed_test(project: Project) -> None:
+    script(project, "tuned::slo: '- invalid'")
+    result = project.run("lab.yaml", "-rs")
+    assert result.ret == 0
+    result.assert_outcomes(passed=6, skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED [[]1[]] lab.yaml:6: tuned slo: -: 12.4 req/s*scripted*"])
+
+
 def test_runxfail_does_not_turn_an_inconclusive_gate_green(project: Project) -> None:
     script(project, "tuned::slo: inconclusive", on_inconclusive="xfail")
     result = project.run("lab.yaml", "--runxfail")

@@ -74,7 +74,7 @@ def check(folder: Path, content: bytes, *, report: bool) -> Verdicts:
 @cache
 def failing_gates(name: str) -> frozenset[tuple[str, str]]:
     with tempfile.TemporaryDirectory() as folder:
-        verdicts, message = judged(Path(folder), as_bytes(document_of(name)))
+        verdicts, message = judged(Path(folder), as_bytes(document_of(name)), report=False)
     assert not message
     return frozenset(place for place, found in verdicts.items() if found == {"fail"})
 
@@ -263,6 +263,23 @@ def test_what_cannot_be_meant_is_one_line(tmp_path: Path, steps: tuple[Step, ...
     assert not verdicts
     assert FILE in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("published report", Step("set", ("configs", 1, "goodput_tok_s"), 1e-310)),
+        (
+            "failing own report",
+            Step("set", ("configs", 1, "profiles", "long_context", "runs", 2, "output_tok_s"), 5e-324),
+        ),
+        ("published submission", Step("set", ("result", "drift"), -(2**62))),
+        ("failing own records", Step("set", ("records", 0, "spec", "configs", 1, "key"), {})),
+    ],
+    ids=lambda value: value if isinstance(value, str) else str(value.value),
+)
+def test_the_edges_of_numbers_are_a_verdict_or_one_line(tmp_path: Path, name: str, step: Step) -> None:
+    check(tmp_path, as_bytes(spoil(name, step)), report=True)
 
 
 def test_a_candidate_without_its_score_is_not_decided(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_mutations import ODD_NUMBERS, Place, Step, as_bytes, at, changed, places
 from test_report_mutations import FILE, LONG, QUICK, check_no_pass, document_of, judged
@@ -208,7 +208,7 @@ def other_values() -> st.SearchStrategy[Step]:
     )
 
 
-@QUICK
+@settings(QUICK, max_examples=20)
 @given(st.data())
 def test_no_other_figure_makes_failed_windows_pass(tmp_path: Path, data: st.DataObject) -> None:
     document, steps = document_of("failing own windows"), data.draw(st.lists(other_values(), min_size=1, max_size=3))
