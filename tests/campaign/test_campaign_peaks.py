@@ -79,13 +79,14 @@ def test_what_the_engine_does_not_tell_is_missing_with_its_reason() -> None:
 @pytest.mark.slow
 def test_a_slow_endpoint_is_said() -> None:
     def slow() -> ServerMetrics:
-        time.sleep(1.2)
+        time.sleep(0.8)
         return metrics(0.5, 1, 0)
 
     watch = PeakWatch(slow, (), simulated=False)
     watched(watch, 2.2)
     assert watch.too_slow is not None
-    assert "may be missed" in watch.too_slow
+    # Three readings in 2.4 s are seldom, and the two of a busy machine are few.
+    assert re.search("2 are needed.* may be missed|too few to see", watch.too_slow)
 
 
 def test_a_run_of_a_moment_is_read_too_seldom_to_hold_its_peak() -> None:

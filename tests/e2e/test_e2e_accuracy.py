@@ -27,7 +27,7 @@ def write(root: Path, *arguments: str, items: int = 60, tuned: tuple[str, ...] =
     (root / "sums.jsonl").write_text("\n".join(lines), encoding="utf-8")
     suite = {"name": "sums", "suite": "sums.jsonl", "limit": items, "max_tokens": 16, "concurrency": 16, **accuracy}
     spec = {
-        "engine": {"command": [*SIMULATE, *arguments], "ready_timeout_s": 20, "stop_timeout_s": 5},
+        "engine": {"command": [*SIMULATE, *arguments], "ready_timeout_s": 60, "stop_timeout_s": 5},
         "configs": [
             {"key": "baseline", "role": "baseline"},
             {"key": "tuned", "role": "tuned", "engine": {"args": list(tuned) or ["--kv-cache-dtype", "fp8"]}},
@@ -112,7 +112,7 @@ def test_an_interrupted_run_is_continued_without_asking_again(pytester: pytest.P
     command = [sys.executable, "-m", "pytest", *RUN, "--tokenwatt-resume=run", "-k", "accuracy"]
     answers = pytester.path / "run" / "answers-baseline-sums.jsonl"
     with subprocess.Popen(command, cwd=pytester.path, stdout=subprocess.PIPE, text=True) as process:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 200
         while answers_in(answers) < 40 and time.monotonic() < deadline:
             time.sleep(0.1)
         os.kill(process.pid, signal.SIGKILL)
@@ -120,12 +120,12 @@ def test_an_interrupted_run_is_continued_without_asking_again(pytester: pytest.P
     kept = answers_in(answers)
     assert 40 <= kept < 150
     write(pytester.path, "--slowdown", "6", items=150, concurrency=1)
-    done = subprocess.run(command, cwd=pytester.path, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(command, cwd=pytester.path, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stdout
     assert f"{kept} answers of the interrupted run are kept" in done.stdout
     ids = [json.loads(line)["id"] for line in answers.read_text(encoding="utf-8").splitlines()[1:] if line]
     assert len(ids) == len(set(ids)) == 150
-    again = subprocess.run(command, cwd=pytester.path, capture_output=True, text=True, timeout=100, check=False)
+    again = subprocess.run(command, cwd=pytester.path, capture_output=True, text=True, timeout=400, check=False)
     assert again.returncode == 0, again.stdout
     assert "sums is kept from the interrupted run" in again.stdout
 

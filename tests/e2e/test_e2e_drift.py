@@ -23,7 +23,7 @@ def write(root: Path, *tuned: str, **drift: Any) -> None:
     (root / "text.txt").write_text(TEXT, encoding="utf-8")
     corpus = {"name": "river", "file": "text.txt", "window": 128, "windows": 8, "max_dnll": 0.02}
     spec = {
-        "engine": {"command": SIMULATE, "ready_timeout_s": 20, "stop_timeout_s": 5},
+        "engine": {"command": SIMULATE, "ready_timeout_s": 60, "stop_timeout_s": 5},
         "configs": [
             {"key": "baseline", "role": "baseline"},
             {"key": "tuned", "role": "tuned", "engine": {"args": list(tuned)}},

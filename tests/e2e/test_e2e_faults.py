@@ -34,7 +34,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
         "engine_start_failed: *2 s*ready_timeout_s*(log: *engine-baseline.log)*",
     ),
     "dies in mid-window": (
-        {"engine": {"command": [*SIMULATE, "--fault", "crash-after=2.5"]}},
+        {"engine": {"command": [*SIMULATE, "--fault", "crash-after=3"]}, "measurement": {"window_s": 6}},
         "invalid",
         "engine_died: *exit code 1*",
     ),
@@ -98,7 +98,7 @@ def test_a_fault_ends_in_one_readable_message(pytester: pytest.Pytester, name: s
     gates = {gate["gate"]: gate for gate in report_of(pytester.path)["gates"]}
     assert gates["slo"]["verdict"] == verdict
     assert gates["slo"]["reasons"]
-    assert not list(processes_with(str(pytester.path)))
+    _assert_gone(str(pytester.path))
 
 
 def test_a_refused_connection_names_endpoint_and_remedy(pytester: pytest.Pytester) -> None:
@@ -124,7 +124,7 @@ def test_a_stopped_run_leaves_measurements_and_no_process(tmp_path: Path, number
         {"key": "baseline", "role": "baseline"},
         {"key": "tuned", "role": "tuned", "engine": {"args": ["--seed", "1"]}},
     ]
-    (tmp_path / "spec.yaml").write_text(quick_spec(configs=two, measurement={"window_s": 2}), encoding="utf-8")
+    (tmp_path / "spec.yaml").write_text(quick_spec(configs=two, measurement={"window_s": 3}), encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "--tokenwatt-spec=spec.yaml", "-p", "no:cacheprovider"]
     with subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
@@ -132,7 +132,7 @@ def test_a_stopped_run_leaves_measurements_and_no_process(tmp_path: Path, number
         try:
             _wait_for_second_load(tmp_path)
             os.kill(run.pid, number)
-            output, _ = run.communicate(timeout=40)
+            output, _ = run.communicate(timeout=120)
         finally:
             run.kill()
     (record,) = tmp_path.glob("tokenwatt-runs/*/record-baseline.json")
@@ -146,10 +146,11 @@ def test_a_stopped_run_leaves_measurements_and_no_process(tmp_path: Path, number
 
 
 def _wait_for_second_load(root: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 200
     while time.monotonic() < deadline:
         for journal in root.glob("tokenwatt-runs/*/journal.jsonl"):
-            events = [json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines()]
+            # The last line may be on its way.
+            events = [json.loads(line) for line in journal.read_text(encoding="utf-8").split("\n")[:-1]]
             if any(each["event"] == "measurement_started" and each["config"] == "tuned" for each in events):
                 time.sleep(1.0)
                 return
@@ -158,7 +159,7 @@ def _wait_for_second_load(root: Path) -> None:
 
 
 def _assert_gone(word: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while list(processes_with(word)):
         assert time.monotonic() < deadline, list(processes_with(word))
         time.sleep(0.1)

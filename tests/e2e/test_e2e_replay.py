@@ -23,7 +23,7 @@ PAIR: list[dict[str, Any]] = [
 def run(tmp_path: Path, *arguments: str, status: int = 0) -> str:
     """A pytest of its own in ``tmp_path``; what it printed."""
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=400, check=False)
     print(done.stdout[-6000:], done.stderr[-3000:])
     assert done.returncode == status
     assert "Traceback" not in done.stdout + done.stderr

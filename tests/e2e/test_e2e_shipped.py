@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from pytest_tokenwatt.plugin.verdicts import INCONCLUSIVE
+
 ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.slow
@@ -27,8 +29,11 @@ def run(name: str, out: Path) -> tuple[int, dict[str, Any]]:
 
 def test_the_quickstart_passes_and_carries_every_figure(tmp_path: Path) -> None:
     code, report = run("quickstart.yaml", tmp_path / "run")
-    assert code == 0
-    assert {gate["verdict"] for gate in report["gates"]} == {"pass", "-"}
+    verdicts = {gate["id"]: gate["verdict"] for gate in report["gates"]}
+    # How much faster the candidate is may be left open by a machine that does other things.
+    unsettled = verdicts.pop("tuned::goodput") == "inconclusive"
+    assert code == (INCONCLUSIVE if unsettled else 0)
+    assert set(verdicts.values()) == {"pass", "-"}
     for entry in report["configs"]:
         assert entry["throttle_counts"] is not None
         assert 0 < entry["mbu_pct"] < 100

@@ -41,7 +41,7 @@ def tagged(tag: str) -> list[int]:
     return found
 
 
-def wait_for(condition: Callable[[], object], timeout_s: float = 15.0) -> bool:
+def wait_for(condition: Callable[[], object], timeout_s: float = 60.0) -> bool:
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
@@ -70,7 +70,7 @@ class Workshop:
 
     def configuration(self, weights: dict[str, Any] | None = None, **engine: Any) -> Configuration:
         spec = self.folder / "spec.yaml"
-        limits = {"ready_timeout_s": 20, "stop_timeout_s": 4}
+        limits = {"ready_timeout_s": 60, "stop_timeout_s": 4}
         spec.write_text(json.dumps({"engine": {**limits, **engine}, "model": weights or {}}), encoding="utf-8")
         return load_spec(spec, self.environ).configurations[0]
 

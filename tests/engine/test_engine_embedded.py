@@ -46,7 +46,7 @@ def test_configurations_differ_in_their_fingerprint_and_starts_do_not(workshop: 
 
 def test_a_crash_in_mid_window_is_noticed(workshop: Workshop) -> None:
     engine = start(workshop, "--fault", "crash-after=2")
-    assert wait_for(lambda: engine.death() is not None, 10)
+    assert wait_for(lambda: engine.death() is not None)
     assert "engine baseline died with" in (engine.death() or "")
 
 

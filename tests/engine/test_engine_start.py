@@ -129,9 +129,9 @@ def test_an_engine_that_is_never_ready(workshop: Workshop, monkeypatch: pytest.M
 @pytest.mark.slow
 def test_an_engine_that_goes_on_loading(workshop: Workshop) -> None:
     assert "answered 503: still loading" in str(
-        failure(workshop, command=fake("--manners", "loading"), ready_timeout_s=2)
+        failure(workshop, command=fake("--manners", "loading"), ready_timeout_s=4)
     )
-    assert "/health answered 503" in str(failure(workshop, command=fake("--manners", "unhealthy"), ready_timeout_s=2))
+    assert "/health answered 503" in str(failure(workshop, command=fake("--manners", "unhealthy"), ready_timeout_s=4))
 
 
 def test_another_model_is_served(workshop: Workshop) -> None:

@@ -80,6 +80,8 @@ class Reply:
 
 
 Behaviour = Callable[[Reply], Awaitable[None]]
+Enough = Callable[[float, Sequence[WindowSpan], Sequence[RequestProgress]], bool]
+"""Whether a run may end: the time, its windows, and how far its requests are."""
 
 
 def token(
@@ -238,7 +240,7 @@ def small_plan(
 class Watch:
     """Stops when ``done`` says so of the progress; keeps what it was shown."""
 
-    done: Callable[[float, Sequence[WindowSpan], Sequence[RequestProgress]], bool]
+    done: Enough
     abort: bool = True
     level_after: int = 0
     seen: list[tuple[float, int]] = field(default_factory=list)
@@ -253,7 +255,7 @@ class Watch:
         return Decision(stop=True, why="done", abort=self.abort) if self.done(now_s, spans, requests) else CONTINUE
 
 
-def all_ended(count: int) -> Callable[[float, Sequence[WindowSpan], Sequence[RequestProgress]], bool]:
+def all_ended(count: int) -> Enough:
     """Of ``count`` requests, all have been shown and have ended."""
 
     def done(_: float, __: Sequence[WindowSpan], requests: Sequence[RequestProgress]) -> bool:
@@ -262,6 +264,16 @@ def all_ended(count: int) -> Callable[[float, Sequence[WindowSpan], Sequence[Req
     return done
 
 
-def after(seconds: float) -> Callable[[float, Sequence[WindowSpan], Sequence[RequestProgress]], bool]:
+def after(seconds: float) -> Enough:
     """So long after the first window's start."""
     return lambda now_s, spans, _: now_s >= spans[0].start_s + seconds
+
+
+def once_answered(count: int, enough: Enough) -> Enough:
+    """As ``enough``, but not before the first ``count`` requests have a token each, however busy the machine is."""
+
+    def done(now_s: float, spans: Sequence[WindowSpan], requests: Sequence[RequestProgress]) -> bool:
+        answered = sum(request.first_token_s is not None for request in requests[:count])
+        return answered == count and enough(now_s, spans, requests)
+
+    return done

@@ -20,6 +20,7 @@ from load_server import (
     all_ended,
     final,
     good,
+    once_answered,
     schedule,
     serving,
     small_plan,
@@ -166,7 +167,7 @@ def test_windows_lie_back_to_back(two_workers: LoadGenerator) -> None:
 
 def test_an_aborting_stop_closes_what_is_in_flight(two_workers: LoadGenerator, server: LoadServer) -> None:
     server.behaviour = slowly(60.0)
-    run = two_workers.run(small_plan([4] * 200, key=81), Watch(after(0.6)))
+    run = two_workers.run(small_plan([4] * 200, key=81), Watch(once_answered(5, after(0.6))))
     records = measured(run)
     assert records
     assert {record.error for record in records} == {ErrorClass.ABORTED}
@@ -182,12 +183,12 @@ def test_an_aborting_stop_closes_what_is_in_flight(two_workers: LoadGenerator, s
 def test_a_stop_without_abort_lets_requests_finish_beside_the_next_run(
     two_workers: LoadGenerator, server: LoadServer
 ) -> None:
-    server.behaviour = slowly(1.2)
+    server.behaviour = slowly(2.0)
     first = two_workers.run(small_plan([4] * 100, key=91), Watch(after(0.4), abort=False))
     assert {record.error for record in measured(first)} == {ErrorClass.ABORTED}
     left = list(server.requests)
     server.behaviour = good
-    second = two_workers.run(small_plan([5] * 10, key=92), Watch(after(1.6), abort=False))
+    second = two_workers.run(small_plan([5] * 10, key=92), Watch(after(4.0), abort=False))
     assert [record.planned_output_tokens for record in measured(second)] == [5] * 10
     assert all(record.ok for record in measured(second))
     assert all(request.gone_s is None for request in left)
@@ -197,7 +198,7 @@ def test_a_stop_without_abort_lets_requests_finish_beside_the_next_run(
 
 def test_an_open_loop_does_not_wait_for_answers(two_workers: LoadGenerator, server: LoadServer) -> None:
     server.behaviour = slowly(60.0)
-    run = two_workers.run(small_plan([4] * 50, key=101), Watch(after(1.0)))
+    run = two_workers.run(small_plan([4] * 50, key=101), Watch(once_answered(50, after(1.0))))
     assert len(server.requests) >= 50
     assert run.capped == 0
     assert max(reading.running for reading in run.in_flight) >= 40

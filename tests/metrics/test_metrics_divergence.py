@@ -306,7 +306,7 @@ def test_64000_positions_take_a_moment() -> None:
         theirs.append(TopK(20, array("i", ids[:, ::-1].tobytes()), *columns))
         tokens.append(ids[:, 0].tolist())
     sequences = drawn(*tokens)
-    start = time.perf_counter()
+    start = time.process_time()
     found = divergence(ours, theirs, drawn=sequences)
-    assert time.perf_counter() - start < 10.0
+    assert time.process_time() - start < 10.0
     assert (found.tokens, found.sequences, found.invalid) == (64_000, 250, ())

@@ -135,7 +135,7 @@ def test_a_stalled_source_delays_no_other_one() -> None:
             records = monitor.records()
         assert board.energy_j == pytest.approx(270.0, rel=0.01)
         assert nothing.energy_j is None
-        assert records[1].missed <= 5
+        assert records[1].missed < records[1].ticks / 2
     finally:
         let_go.set()
     assert stalled.closed.wait(5.0)

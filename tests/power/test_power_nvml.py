@@ -130,10 +130,12 @@ def test_power_reasons_and_throttle_counters(fake_nvml: FakeNvml) -> None:
 def test_throttle_counters_run(fake_nvml: FakeNvml) -> None:
     steady(fake_nvml).set_throttle(power_cap_share=0.5)
     with opened(query()) as source:
-        first, started = only(source).throttle_ns["sw_power_cap"], time.monotonic()
+        started = time.monotonic()
+        first = only(source).throttle_ns["sw_power_cap"]
         time.sleep(0.2)
-        grown, elapsed = only(source).throttle_ns["sw_power_cap"] - first, time.monotonic() - started
-    assert 0.5e9 * 0.2 <= grown <= 0.5e9 * (elapsed + 0.1)
+        grown = only(source).throttle_ns["sw_power_cap"] - first
+        elapsed = time.monotonic() - started
+    assert 0.5e9 * 0.2 <= grown <= 0.5e9 * elapsed
 
 
 def test_power_is_the_sensors_average(fake_nvml: FakeNvml) -> None:
@@ -150,13 +152,16 @@ def test_the_sensors_stamp_is_that_of_its_refresh(fake_nvml: FakeNvml) -> None:
     gpu = fake_nvml.add_gpu()
     gpu.set_sensor(refresh_s=0.3)
     with opened(query()) as source:
-        stamps = []
-        until_s = time.monotonic() + 1.0
-        while time.monotonic() < until_s:
+        stamps: list[float | None] = []
+        begun_s = time.monotonic()
+        while len(set(stamps)) < 4 and time.monotonic() < begun_s + 20.0:
             stamps.append(only(source).stamp)
+        took_s = time.monotonic() - begun_s
     assert None not in stamps
     assert len(stamps) > 20
-    assert 3 <= len(set(stamps)) <= 5
+    # Two whole refreshes lie between the first and the last of four stamps.
+    assert len(set(stamps)) == 4
+    assert took_s >= 2 * 0.3
 
 
 def test_a_stamp_that_stands_while_power_moves_is_none(fake_nvml: FakeNvml) -> None:
@@ -203,7 +208,9 @@ def test_changes_of_power_keep_the_counter_true(fake_nvml: FakeNvml) -> None:
         gpu.set_power(100.0)
         time.sleep(0.1)
         end_j, end_s = source.read_counters()[gpu.uuid], time.monotonic()
-    assert end_j - start_j == pytest.approx(gpu.true_energy_j(start_s, end_s), abs=3.0)
+    # What is not slept lies around the calls, at no more than 600 W.
+    slack_j = 600.0 * (end_s - start_s - 0.2) + 0.01
+    assert end_j - start_j == pytest.approx(gpu.true_energy_j(start_s, end_s), abs=slack_j)
 
 
 def test_gpus_under_test_are_found_by_process_and_read_by_uuid(fake_nvml: FakeNvml) -> None:

@@ -254,12 +254,12 @@ def test_a_slow_read_holds_up_its_own_thread_alone(fake_nvml: FakeNvml) -> None:
     slow = fake_nvml.add_gpu()
     source = BoardSource(query())
     source.open()
-    slow.delay(POWER, 2.0)
+    slow.delay(POWER, 1.0)
     started = time.monotonic()
     thread = threading.Thread(target=source.read, daemon=True)
     thread.start()
     identify(query())
-    assert time.monotonic() - started < 1.5
+    assert thread.is_alive(), "the other call had to wait for it"
     thread.join(10)
-    assert time.monotonic() - started >= 2.0
+    assert time.monotonic() - started >= 1.0
     source.close()

@@ -40,6 +40,15 @@ def after(sampler: Sampler, seconds: float) -> PowerTrace:
     return sampler.trace()
 
 
+def with_samples(sampler: Sampler, count: int) -> PowerTrace:
+    """As soon as there are so many, which takes as long as the machine lets it."""
+    deadline_s = time.monotonic() + 30.0
+    while len((trace := sampler.trace()).sensors[0].power_s) < count:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+    return trace
+
+
 # --- the pace ------------------------------------------------------------------------------------------------------
 
 
@@ -121,7 +130,7 @@ def test_counters_are_never_read_less_often_than_power() -> None:
 
 
 def test_a_window_of_a_running_sampler_has_its_energy() -> None:
-    with sampling(FakeSource("GPU-a", "GPU-b", counter_hz=20.0), 20.0) as sampler:
+    with sampling(FakeSource("GPU-a", "GPU-b", counter_hz=50.0), 50.0) as sampler:
         start_s = time.monotonic() + 0.1
         end_s = start_s + 0.9
         assert sampler.cover(end_s, 10.0)
@@ -157,7 +166,7 @@ def test_driver_counters_that_appear_later_stay_parallel() -> None:
         return [Reading("GPU-a", 400.0, throttle_ns={"sw_power_cap": tick} if tick > 2 else {}, stamp=float(tick))]
 
     with sampling(FakeSource(on_read=read)) as sampler:
-        trace = after(sampler, 0.2)
+        trace = with_samples(sampler, 4)
     column = trace.sensors[0].throttle_ns["sw_power_cap"]
     assert list(column[:4]) == [-1, -1, -1, 3]
     assert len(column) == len(trace.sensors[0].power_s)
@@ -219,7 +228,7 @@ def test_failed_reads_are_samples_without_watts_and_one_event() -> None:
         return [Reading("GPU-a", 400.0)]
 
     with sampling(FakeSource(on_read=read)) as sampler:
-        trace = after(sampler, 0.4)
+        trace = with_samples(sampler, 10)
     missing = [math.isnan(watts) for watts in trace.sensors[0].watts]
     assert missing[:10] == [False] * 3 + [True] * 5 + [False] * 2
     assert [(event.sensor, event.reason) for event in trace.events] == [
@@ -238,7 +247,7 @@ def test_an_unexpected_error_does_not_end_sampling() -> None:
         return [Reading("GPU-a", 400.0)]
 
     with sampling(FakeSource(on_read=read)) as sampler:
-        trace = after(sampler, 0.2)
+        trace = with_samples(sampler, 3)
     assert len(trace.events) == 1
     assert "KeyError" in trace.events[0].reason.text
     assert "hunter2" not in trace.events[0].reason.text
@@ -294,12 +303,12 @@ def test_a_slow_read_misses_ticks_and_makes_none_up() -> None:
         return [Reading("GPU-a", 400.0)]
 
     with sampling(FakeSource(on_read=read), 20.0) as sampler:
-        trace = after(sampler, 0.7)
+        trace = with_samples(sampler, 8)
     power_s = list(trace.sensors[0].power_s)
     assert trace.missed >= 6
     assert trace.lateness_ms[2] >= 350.0
     assert power_s[3] - power_s[2] > 0.15, "the stamp is the middle of the call"
-    assert min(b - a for a, b in itertools.pairwise(power_s[3:])) > 0.01, "no burst makes up for the missed ticks"
+    assert len(power_s) - 3 <= 20.0 * (power_s[-1] - power_s[3]) + 2, "no burst makes up for the missed ticks"
 
 
 def test_a_read_that_hangs_ends_neither_cover_nor_stop() -> None:

@@ -35,7 +35,7 @@ class Engine:
         return self.loop.call(work)
 
     def await_ready(self) -> None:
-        deadline_s = time.monotonic() + 20
+        deadline_s = time.monotonic() + 60
         while time.monotonic() < deadline_s and self.process.poll() is None:
             try:
                 told = json.loads(self.do(self.client.http.get(f"{self.root}/v1/models", 5.0)).text)
@@ -66,4 +66,4 @@ def running(*options: str) -> Iterator[Engine]:
     finally:
         engine.client.close()
         process.terminate()
-        process.wait(20)
+        process.wait(60)

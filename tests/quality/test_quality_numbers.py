@@ -373,6 +373,6 @@ def test_an_answer_of_100_kb_costs_milliseconds(shape: str, frame: str) -> None:
 
 
 def elapsed(text: str) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     scored("42", text, "length")
-    return time.perf_counter() - start
+    return time.process_time() - start

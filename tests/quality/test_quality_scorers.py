@@ -226,10 +226,10 @@ def test_patterns_that_are_refused(gold: str, why: str) -> None:
 def test_a_pattern_that_is_taken_is_quick(parts: list[str]) -> None:
     scorer, gold = find_scorer("regex"), item("".join(parts))
     if scorer.check_gold(gold) is None:
-        start = time.perf_counter()
+        start = time.process_time()
         for text in ("a" * 5000, "ab" * 2500, "1" * 5000):
             scorer.score(gold, text, cut=False)
-        assert time.perf_counter() - start < 2.0
+        assert time.process_time() - start < 2.0
 
 
 @pytest.mark.parametrize(
@@ -344,6 +344,6 @@ def test_no_text_raises_and_none_is_failed(text: str, name: str, cut: bool) -> N
 def test_an_answer_of_100_kb_costs_milliseconds(name: str, unit: str) -> None:
     gold = item(r"\d+\s*miles" if name == "regex" else "B", CITIES)
     answer = Answer((unit * 100_000)[:100_000], "stop")
-    start = time.perf_counter()
+    start = time.process_time()
     outcome_of(find_scorer(name), gold, answer)
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5

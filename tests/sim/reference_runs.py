@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+import pytest
 from stepped_lab import Measurement, SteppedLab, Sweep, chat_mix
 
 from pytest_tokenwatt.metrics.decode import DecodeWork, decode_work
@@ -22,6 +23,8 @@ from pytest_tokenwatt.sim.stepped import SteppedLoad
 
 H100 = PROFILES["h100-qwen3-30b-a3b-fp8"]
 SEEDS = (0, 1, 2)
+ONE_QUICK = [seed if seed == SEEDS[0] else pytest.param(seed, marks=pytest.mark.slow) for seed in SEEDS]
+"""Every seed; all but the first are left to the slow run."""
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class Served:
     def stop(self) -> tuple[int, str]:
         """End it by SIGTERM; its exit code and its log."""
         self.process.send_signal(signal.SIGTERM)
-        log, _ = self.process.communicate(timeout=20)
+        log, _ = self.process.communicate(timeout=60)
         return self.process.returncode, log
 
 
@@ -94,7 +94,7 @@ def serving(*options: str) -> Iterator[Served]:
             served.process.stdout.close()
 
 
-def await_ready(served: Served, within_s: float = 20) -> None:
+def await_ready(served: Served, within_s: float = 60) -> None:
     deadline_s = time.monotonic() + within_s
     while time.monotonic() < deadline_s and served.process.poll() is None:
         try:

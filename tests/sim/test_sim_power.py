@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference_runs import H100, SEEDS, Measured, measured
+from reference_runs import H100, ONE_QUICK, Measured, measured
 from stepped_lab import Measurement, SteppedLab, Sweep, chat_mix, short_turns
 
 from pytest_tokenwatt.geometry.bandwidth import rated_bandwidth
@@ -42,9 +42,6 @@ QWEN3_30B_A3B_FP8 = {
         "modules_to_not_convert": ["lm_head", *(f"model.layers.{layer}.mlp.gate" for layer in range(48))],
     },
 }
-ONE_QUICK = [seed if seed == SEEDS[0] else pytest.param(seed, marks=pytest.mark.slow) for seed in SEEDS]
-"""Every seed; all but the first are left to the slow run."""
-
 
 QUICKSTART = PROFILES["quickstart"]
 MODEL = QUICKSTART.board.power

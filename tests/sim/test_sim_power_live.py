@@ -53,6 +53,12 @@ def loaded(served: Served, requests: int = 4) -> Iterator[None]:
             thread.join(30)
 
 
+def duration_s(served: Served) -> float:
+    began_s = time.monotonic()
+    served.complete(prompt=PROMPT, max_tokens=60, ignore_eos=True)
+    return time.monotonic() - began_s
+
+
 def board_after_a_second(*faults: str) -> LiveBoard:
     """A board that was busy with one batch for its first second."""
     board = LiveBoard(PROFILE, "auto", parse_faults(faults), 0.0)
@@ -112,9 +118,8 @@ def test_a_throttling_board_says_so_and_serves_slower() -> None:
     took_s = {}
     for faults in ((), ("--fault", "throttle=4")):
         with serving(*faults) as served:
-            began_s = time.monotonic()
-            served.complete(prompt=PROMPT, max_tokens=60, ignore_eos=True)
-            took_s[faults] = time.monotonic() - began_s
+            # The quickest of three: a busy machine makes an engine slower, and never faster.
+            took_s[faults] = min(duration_s(served) for _ in range(3))
             told = sensor(served)
 
     assert took_s["--fault", "throttle=4"] > 1.5 * took_s[()]

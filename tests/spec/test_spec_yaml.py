@@ -63,10 +63,10 @@ def test_a_file_that_is_no_spec(text: str, line: str) -> None:
 
 def test_an_alias_bomb_ends_at_once() -> None:
     levels = [f"x-{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
-    began = time.monotonic()
+    began = time.process_time()
     (line,) = complaints(BASE + "x-0: &a0 [lol]\n" + "\n".join(levels) + "\n")
     assert "unfolds to more than 20,000 values" in line
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 def test_a_merge_bomb_ends_at_once() -> None:
