@@ -16,12 +16,12 @@ def session_band_pct(
 ) -> float | None:
     """The band of goodput in per cent over the repeats of all configurations and over those declared equal (``like``).
 
-    A report states the band of its session. ``baselines`` are runs of one baseline on record: (max − min) / mean
-    between them counts too. ``None`` when nothing was measured twice.
+    A report states the band of its session. ``baselines`` are runs of one baseline on record, whose repeats count as
+    those of a session do; (max − min) / mean between the runs counts too. ``None`` when nothing was measured twice.
     """
-    usable = _usable(records, scenario)
-    own = variance_band_pct([goodput for _, goodput in usable.values()], _pairs(usable))
-    between = spread_pct([goodput.goodput_tok_s for _, goodput in _runs(baselines, scenario) if not goodput.invalid])
+    usable, runs = _usable(records, scenario), [goodput for _, goodput in _runs(baselines, scenario)]
+    own = variance_band_pct([*(goodput for _, goodput in usable.values()), *runs], _pairs(usable))
+    between = spread_pct([goodput.goodput_tok_s for goodput in runs if not goodput.invalid])
     return widest([own, *stated_band_pct([*records, *baselines]), between])
 
 
@@ -31,11 +31,11 @@ def session_energy_band_pct(
     """The same band of tokens per joule; ``None`` when the energy of nothing was measured twice."""
     usable = _usable(records, scenario)
     pairs = [(first.energy, again.energy) for first, again in _pairs(usable)]
+    runs = _known([goodput.energy for _, goodput in _runs(baselines, scenario)])
     own = energy_band_pct(
-        _known([goodput.energy for _, goodput in usable.values()]),
+        [*_known([goodput.energy for _, goodput in usable.values()]), *runs],
         [(first, again) for first, again in pairs if first is not None and again is not None],
     )
-    runs = _known([goodput.energy for _, goodput in _runs(baselines, scenario)])
     return widest([own, spread_pct([run.tokens_per_joule for run in runs])])
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from pathlib import PurePath
 from typing import Any
 
 from pydantic import ValidationError
@@ -167,10 +168,18 @@ def unlike(one: ProfileRecord, other: ProfileRecord) -> bool:
 
 
 def other_questions(record: SuiteRecord, base: SuiteRecord, called: Sides = _ROLES) -> Reason | None:
-    """Why two records of one suite cannot be compared; those of other tools have no hash."""
-    if len({record.sha256, base.sha256} - {""}) < 2:
+    """Why two records of one suite cannot be compared; those of other tools have no hash, but what their specs say."""
+    hashes = {record.sha256, base.sha256}
+    if hashes == {""}:
+        if _how(record, base) == _NOT_TOLD:
+            return None
+    elif len(hashes - {""}) < 2:
         return None
     return _differs(SUITE, f"{called.both} were asked otherwise: {_how(record, base)}")
+
+
+_NOT_TOLD = "prompts, golds, stops or sampling"
+"""What may differ where no setting on record does."""
 
 
 def _how(record: SuiteRecord, base: SuiteRecord) -> str:
@@ -180,10 +189,12 @@ def _how(record: SuiteRecord, base: SuiteRecord) -> str:
         "api": (record.api, base.api),
         "shots": (record.shots, base.shots),
         "max_tokens": (record.max_tokens, base.max_tokens),
+        "limit": (record.limit, base.limit),
+        "suite": (PurePath(record.suite).name, PurePath(base.suite).name),
         "items": (len({item.id for item in record.items}), len({item.id for item in base.items})),
     }
     parts = [f"{name} {ours} against {theirs}" for name, (ours, theirs) in both.items() if ours != theirs]
-    return ", ".join(parts) or "prompts, golds, stops or sampling"
+    return ", ".join(parts) or _NOT_TOLD
 
 
 def _differs(name: str, text: str) -> Reason:

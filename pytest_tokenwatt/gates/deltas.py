@@ -79,6 +79,9 @@ def suite_delta(name: str, candidate: ConfigRecord, baseline: ConfigRecord, limi
     ``limit`` is how many items the spec asks, for records that do not tell.
     """
     record, base = candidate.suites.get(name), baseline.suites.get(name)
+    if candidate.stored is not None:
+        # The spec that judges may not be the one that asked.
+        limit = record.limit if record is not None else None
     stated = stated_delta(name, candidate, baseline)
     if stated is not None and (record is None or base is None):
         return replace(stated, **_resolution(limit))

@@ -33,7 +33,8 @@ def judge_kl(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRecord | N
     """Pass when (kl − control) + 1.645 errors is within ``max_nats_per_token``, fail when the bound is beyond it.
 
     The bound is (kl_lower − control) − 1.645 of its errors. It needs no model of the tail, so that it fails whatever
-    the estimators of ``kl`` say of each other; otherwise estimators that contradict each other are inconclusive.
+    the estimators of ``kl`` say of each other; otherwise estimators that contradict each other are inconclusive, and so
+    is a control beyond the limit.
     """
     limit = float(gate.limits["max_nats_per_token"])
     rule = f"<= {limit:g} nats"
@@ -60,6 +61,9 @@ def _judge_kl(found: Divergence, delta: KlDelta, limit: float) -> tuple[Verdict,
         return Verdict.FAIL, (Reason("kl_drift", why), *delta.doubts)
     if delta.doubts or delta.upper is None:
         return Verdict.INCONCLUSIVE, delta.doubts
+    if delta.control is not None and delta.control > limit:
+        why = f"two passes over the baseline differ by {nats(delta.control)} nats, more than the limit of {limit:g}"
+        return Verdict.INCONCLUSIVE, (Reason("control_too_large", f"{why}: that noise hides what is looked for"),)
     if delta.upper <= limit:
         return Verdict.PASS, _noted(delta)
     bounds = f"up to {nats_apart(delta.upper, limit)} nats > {limit:g}"

@@ -43,11 +43,10 @@ def judge_score(
     if baseline is None:
         return no_baseline(gate.limits.get("on_missing_baseline", "fail"), "not compared", _RULE)
     parts = score_parts(gate.limits, candidate, baseline, records, results, baselines)
-    delta = _with_stated_error(score_of(parts), candidate)
+    delta = _as_stated(score_of(parts), candidate)
     verdict, reasons = _judge(parts, delta)
-    if verdict is Verdict.PASS and states(candidate).verdicts.get("score") == Verdict.FAIL:
-        reasons = (Reason("not_qualified", "the record itself says that it does not qualify"),)
-        verdict, delta = Verdict.FAIL, replace(delta, qualified=False, reason=reasons[0].text)
+    if verdict is Verdict.PASS and not delta.qualified:
+        verdict, reasons = Verdict.FAIL, (Reason("not_qualified", delta.reason or ""),)
     if verdict is Verdict.INVALID:
         return unusable(reasons, _RULE)
     error = None if delta.score_se is None else _HALF_WIDTH * delta.score_se
@@ -91,7 +90,15 @@ def score_delta(
 ) -> ScoreDelta:
     """The leaderboard figures by the limits of a score gate."""
     parts = score_parts(limits, candidate, baseline, records, results, baselines)
-    return _with_stated_error(score_of(parts), candidate)
+    return _as_stated(score_of(parts), candidate)
+
+
+def _as_stated(delta: ScoreDelta, candidate: ConfigRecord) -> ScoreDelta:
+    """With the error that the record states, and not qualified where the record itself says so."""
+    told = _with_stated_error(delta, candidate)
+    if told.qualified and states(candidate).verdicts.get("score") == Verdict.FAIL:
+        return replace(told, qualified=False, reason="the record itself says that it does not qualify")
+    return told
 
 
 def _with_stated_error(delta: ScoreDelta, candidate: ConfigRecord) -> ScoreDelta:

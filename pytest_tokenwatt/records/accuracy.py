@@ -82,7 +82,8 @@ class SuiteRecord:
     not compared. ``spread_pts`` is max − min of the score over seeds (``None`` with one). ``control`` holds a second
     pass over the same items in another order and concurrency. ``answers_file`` has the texts, so that a replay can
     score anew. Figures are ``None`` when ``invalid`` is not empty. ``n`` is how many answers the score is of where
-    ``counts`` does not tell: records of other tools have a score without ``items``.
+    ``counts`` does not tell: records of other tools have a score without ``items``, and of
+    those ``limit`` is how many items their own spec asked for.
     """
 
     name: str
@@ -103,6 +104,7 @@ class SuiteRecord:
     answers_file: str | None = None
     domains: Mapping[str, str] = field(default_factory=dict)
     n: int | None = None
+    limit: int | None = None
 
     @property
     def answered(self) -> int | None:

@@ -210,3 +210,98 @@ def test_a_run_that_compared_with_a_stored_baseline_says_so_without_it(
     (goodput,) = [lab.judge(gate) for gate in lab.gates if gate.kind == "goodput"]
     assert goodput.verdict is verdict
     assert ("base/main.json; name it" in goodput.reasons[0].text) == (verdict is Verdict.INCONCLUSIVE)
+
+
+def edited(tmp_path: Path, name: str, *changes: tuple[tuple[Any, ...], Any]) -> ReplayLab:
+    """A published file with other values at some places."""
+    content = json.loads((REFERENCE / f"{name}.json").read_text(encoding="utf-8"))
+    for place, value in changes:
+        holder = content
+        for key in place[:-1]:
+            holder = holder[key]
+        holder[place[-1]] = value
+    (tmp_path / "edited.json").write_text(json.dumps(content), encoding="utf-8")
+    return open_replay([tmp_path / "edited.json"], out=tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [(("configs", 1, "slo_pass_count"), 0), (("configs", 1, "slo_pass_count"), 1), (("configs", 1, "tpot_p99_ms"), 60)],
+)
+def test_a_rate_that_fails_its_slo_has_no_goodput(tmp_path: Path, change: tuple[tuple[Any, ...], Any]) -> None:
+    lab = edited(tmp_path, "lab-kv-cache", change)
+    found, report = verdicts(lab), report_of(lab)
+    assert found["tuned::slo"] is found["tuned::goodput"] is Verdict.FAIL
+    assert report["configs"][1]["goodput_tok_s"] is None
+    assert "raised" not in report["summary"]
+
+
+def test_a_baseline_that_fails_its_slo_is_nothing_to_compare_with(tmp_path: Path) -> None:
+    lab = edited(tmp_path, "lab-kv-cache", (("configs", 0, "slo_pass_count"), 0), (("configs", 0, "goodput_tok_s"), 10))
+    assert verdicts(lab)["tuned::goodput"] is Verdict.INVALID
+
+
+def test_goodput_beyond_all_output_is_a_contradiction(tmp_path: Path) -> None:
+    assert (
+        verdicts(edited(tmp_path, "lab-kv-cache", (("configs", 1, "output_tok_s"), 5000)))["tuned::goodput"]
+        is Verdict.INVALID
+    )
+
+
+def test_goodput_that_its_own_energy_denies_is_a_contradiction(tmp_path: Path) -> None:
+    changes = ((("configs", 1, "tokens_per_joule"), 5056.9 / 616), (("configs", 1, "goodput_tok_s"), 9000))
+    assert verdicts(edited(tmp_path, "lab-kv-cache", *changes))["tuned::goodput"] is Verdict.INVALID
+
+
+def test_a_suite_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    good, bad = ({"suite": "gsm8k-5shot", "score": score} for score in (96.0, 88.0))
+    with pytest.raises(UsageError, match=r"configs\[1\]\.accuracy\[1\]: there is another entry of the suite gsm8k"):
+        edited(tmp_path, "lab-kv-cache", (("configs", 1, "accuracy"), [bad, good]))
+
+
+def test_a_key_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    text = (REFERENCE / "lab-kv-cache.json").read_text(encoding="utf-8")
+    (tmp_path / "twice.json").write_text('{"configs": [], ' + text.lstrip().removeprefix("{"), encoding="utf-8")
+    with pytest.raises(UsageError, match="the key 'configs' stands twice"):
+        open_replay([tmp_path / "twice.json"], out=tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("limit", 200), ("suite", "suites/other.jsonl"), ("scorer", "exact"), ("max_tokens", 16)]
+)
+def test_suites_that_were_asked_otherwise_are_not_compared(tmp_path: Path, key: str, value: Any) -> None:
+    content = json.loads((REFERENCE / "lab-moe-kernels.json").read_text(encoding="utf-8"))
+    paths = [tmp_path / "a.json", tmp_path / "b.json"]
+    content["configs"], configs = content["configs"][:1], content["configs"]
+    paths[0].write_text(json.dumps(content), encoding="utf-8")
+    content["configs"] = configs[1:2]
+    content["spec"]["accuracy"][key] = value
+    paths[1].write_text(json.dumps(content), encoding="utf-8")
+    lab = open_replay(paths, out=tmp_path / "out", roles=("baseline", "tuned"), keeps=False)
+    (accuracy,) = [lab.judge(gate) for gate in lab.gates if gate.kind == "accuracy"]
+    assert accuracy.verdict is Verdict.INVALID
+    assert accuracy.reasons[0].code == "suite_differs"
+
+
+def test_the_items_of_a_score_are_those_that_its_own_spec_asked_for(tmp_path: Path) -> None:
+    report = json.loads((REFERENCE / "lab-kv-cache.json").read_text(encoding="utf-8"))
+    del report["spec"]["accuracy"]["limit"]
+    (tmp_path / "given.json").write_text(json.dumps(report["spec"]), encoding="utf-8")
+    lab = replayed(tmp_path, "lab-kv-cache", spec=tmp_path / "given.json")
+    (accuracy,) = [lab.judge(gate) for gate in lab.gates if gate.gate.startswith("accuracy") and gate.config == "tuned"]
+    assert "(50 items)" in accuracy.text
+
+
+def test_a_control_beyond_the_limit_hides_what_is_looked_for(tmp_path: Path) -> None:
+    noise = ((("result", "kl", "kl"), 0.5), (("result", "kl", "identity", "kl"), 0.5))
+    lab = edited(tmp_path, "submission-fp8-chunked-prefill", *noise)
+    (kl,) = [lab.judge(gate) for gate in lab.gates if gate.kind == "kl"]
+    assert (kl.verdict, kl.reasons[0].code) == (Verdict.INCONCLUSIVE, "control_too_large")
+
+
+def test_a_record_that_does_not_qualify_is_reported_so(tmp_path: Path) -> None:
+    lab = edited(tmp_path, "submission-fp8-chunked-prefill", (("result", "qualified"), False))
+    (score,) = [lab.judge(gate) for gate in lab.gates if gate.kind == "score"]
+    report = report_of(lab)
+    assert score.verdict is Verdict.FAIL
+    assert "qualified in tier" not in report["summary"]

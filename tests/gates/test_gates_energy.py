@@ -188,6 +188,12 @@ def test_the_band_is_that_of_tokens_per_joule_over_all_configurations() -> None:
     assert result.error == pytest.approx(0.06)
 
 
+def test_the_repeats_of_a_stored_baseline_count_as_those_of_the_session_do() -> None:
+    noisy = of("baseline", energy(7.178, variance_band_pct=6.0))
+    assert session_energy_band_pct((TUNED,), "default", (noisy,)) == 6.0
+    assert session_energy_band_pct((TUNED, noisy), "default") == 6.0
+
+
 def test_a_repeated_baseline_widens_the_band() -> None:
     again = of("again", energy(7.178 * 0.96, variance_band_pct=None), like="baseline")
     assert session_energy_band_pct((BASELINE, again), "default") == pytest.approx(4.0)

@@ -22,7 +22,7 @@ def load_mapping(path: Path) -> dict[str, Any]:
     can print: NaN, infinity, numbers beyond 64 bits, half a character, more than ``MAX_DEPTH`` levels.
     """
     try:
-        content = json.loads(_text(path), parse_constant=_refuse)
+        content = json.loads(_text(path), parse_constant=_refuse, object_pairs_hook=_once)
     except RecursionError:
         raise _error(path, f"is nested more than {MAX_DEPTH} levels deep") from None
     except ValueError as error:
@@ -44,6 +44,16 @@ def _text(path: Path) -> str:
         raise _error(path, f"cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise _error(path, "is not UTF-8 text") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(
+            f"the key {next(name for name in names if names.count(name) > 1)!r} stands twice in one mapping"
+        )
+    return found
 
 
 def _refuse(constant: str) -> float:

@@ -29,8 +29,14 @@ class Asked:
 
 
 def entries(row: Fields, asked: Asked) -> dict[str, Fields]:
-    """What a configuration's entry says of each suite, by name."""
-    return {asked.name(entry, number): entry for number, entry in enumerate(row.rows("accuracy"))}
+    """What a configuration says of each suite, by name. Raises ``UsageError`` for a suite that is there twice."""
+    found: dict[str, Fields] = {}
+    for number, entry in enumerate(row.rows("accuracy")):
+        name = asked.name(entry, number)
+        if name in found:
+            raise row.wrong(f"accuracy[{number}]", f"there is another entry of the suite {name}")
+        found[name] = entry
+    return found
 
 
 def suites(
@@ -64,6 +70,7 @@ def _suite(told: Suite, block: Fields | None, sha256: str) -> SuiteRecord:
         invalid=entry.reasons() or told.reasons(),
         notes=entry.texts("notes"),
         n=entry.count("n"),
+        limit=asked.count("limit"),
     )
 
 

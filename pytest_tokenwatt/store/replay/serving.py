@@ -59,15 +59,19 @@ class Serving:
         rate = block.block("intervals").block("rate_rps")
         bracket = rate.text("bracket") or "closed"
         repeats = self._repeats(block)
+        passed = _passed(block, repeats)
+        misses = tuple(_misses(block, percentiles, passed, repeats))
+        energy = self._energy(block, tok_s)
         return GoodputRecord(
             scenario=name,
             mode="fixed" if bracket == "fixed" else "search",
             slo=tuple(bounds.values()),
-            rate_rps=rate_rps,
-            goodput_tok_s=tok_s,
+            # A rate that fails is never reported as goodput.
+            rate_rps=None if misses else rate_rps,
+            goodput_tok_s=None if misses else tok_s,
             output_tok_s=block.number("output_tok_s", least=0.0),
             percentiles=percentiles,
-            slo_pass_count=_passed(block, repeats),
+            slo_pass_count=passed,
             repeats=repeats,
             highest_passing_rps=rate.number("low", least=0.0),
             lowest_failing_rps=rate.number("high", least=0.0),
@@ -75,13 +79,13 @@ class Serving:
             backoffs=0,
             error_pct=block.number("goodput_error_pct", least=0.0),
             variance_band_pct=block.number("variance_band_pct", least=0.0),
-            misses=tuple(_misses(block, percentiles)),
-            invalid=invalid if block is row else block.reasons(),
+            misses=misses,
+            invalid=(*(invalid if block is row else block.reasons()), *_contradictions(block, tok_s, energy)),
             notes=block.texts("notes"),
             windows=(),
             figures=_figures(block, percentiles),
             load_sha256=self._hash(row.wanted("key"), name),
-            energy=self._energy(block, tok_s),
+            energy=energy,
         )
 
     def _repeats(self, block: Fields) -> int:
@@ -165,10 +169,20 @@ def _passed(block: Fields, repeats: int) -> int | None:
     return passed
 
 
-def _misses(block: Fields, percentiles: tuple[Percentile, ...]) -> Iterator[str]:
-    """Why no rate passed, where the goodput is stored as null; and percentiles that are beyond their bounds."""
+def _contradictions(block: Fields, tok_s: float | None, energy: EnergyRecord | None) -> Iterator[Reason]:
+    """A goodput that is more than all output, or not the one that its energy is of."""
+    output = block.number("output_tok_s", least=0.0)
+    if tok_s is not None and output is not None and tok_s > output * (1.0 + _TOLERANCE):
+        yield Reason("contradiction", f"a goodput of {tok_s:.4g} tok/s is stored, more than all output of {output:.4g}")
+    yield from (reason for reason in (energy.invalid if energy else ()) if reason.code == "contradiction")
+
+
+def _misses(block: Fields, percentiles: tuple[Percentile, ...], passed: int | None, repeats: int) -> Iterator[str]:
+    """Why no rate passed: goodput that is stored as null, repeats that fail, percentiles beyond their bounds."""
     if block.null("goodput_tok_s"):
         yield block.block("missing").text("goodput_tok_s") or "no rate passed"
+    elif passed is not None and passed < repeats:
+        yield f"{passed} of {repeats} repeats pass"
     for each in percentiles:
         if each.value_ms is not None and not each.met:
             yield f"{each.metric.upper()} p{each.percentile:g} {each.value_ms:g} ms > {each.bound_ms:g} ms"
