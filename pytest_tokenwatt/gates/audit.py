@@ -71,6 +71,8 @@ def _faults(name: str, candidate: ConfigRecord) -> tuple[Reason, ...]:
         return _named(name, invalid) or (Reason("not_measured", f"{name} was not audited"),)
     if audit.status != "audited" or audit.invalid:
         return _named(name, audit.invalid) or (Reason("not_measured", f"{name}: the audit is {audit.status}"),)
+    if audit.samples < 1:
+        return (Reason("not_measured", f"{name}: no output was scored"),)
     figures = {"gap_median": audit.gap_median, "length_ratio": audit.length_ratio}
     missing = [figure for figure, value in figures.items() if value is None or not math.isfinite(value)]
     return (Reason("not_measured", f"{name}: no {' and no '.join(missing)}"),) if missing else ()

@@ -113,7 +113,7 @@ def judge_perplexity(gate: GateSpec, candidate: ConfigRecord, baseline: ConfigRe
     if baseline is None:
         return _alone(gate, name, candidate, rule)
     delta = perplexity_delta(name, candidate, baseline)
-    if delta.dnll is None:
+    if delta.dnll is None or delta.invalid:
         return unusable(delta.invalid or (Reason("not_measured", f"the dnll of {name} is not known"),), rule)
     verdict, reasons = _judge_dnll(delta, delta.dnll, limit)
     error, text = None if delta.dnll_se is None else _HALF_WIDTH * delta.dnll_se, _dnll_text(delta, delta.dnll, limit)

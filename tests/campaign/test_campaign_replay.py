@@ -305,3 +305,21 @@ def test_a_record_that_does_not_qualify_is_reported_so(tmp_path: Path) -> None:
     report = report_of(lab)
     assert score.verdict is Verdict.FAIL
     assert "qualified in tier" not in report["summary"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("perplexity", {("result", "kl", "ppl", "hidden", "ppl"): 40.0}),
+        ("budget", {("result", "engine", "budget", "serve@1.02", "running"): 3.0}),
+        ("budget", {("result", "engine", "budget", "serve@1.02", "value"): None}),
+        ("audit", {("result", "timed_audit", "serve", "samples"): 0}),
+    ],
+)
+def test_figures_of_a_submission_that_their_own_parts_deny_do_not_pass(
+    tmp_path: Path, kind: str, changes: dict[tuple[Any, ...], Any]
+) -> None:
+    lab = edited(tmp_path, "submission-fp8-chunked-prefill", *changes.items())
+    found = [lab.judge(gate) for gate in lab.gates if gate.kind in (kind, "score")]
+    assert Verdict.PASS not in {each.verdict for each in found if each.gate in (kind, f"{kind}[hidden]")}
+    assert [each.verdict for each in found if each.gate == "score"] != [Verdict.PASS] or kind == "perplexity"

@@ -51,7 +51,7 @@ def failing_submission() -> Document:
     result["memory"] = prod(result["memories"].values()) ** (1 / 3)
     result["kl"] |= dict.fromkeys(("kl", "kl_median", "kl_per_token"), FARTHER)
     for corpus in result["kl"]["ppl"].values():
-        corpus["dnll"] = FARTHER
+        corpus |= {"dnll": FARTHER, "ppl": corpus["ppl_bf16"] * exp(FARTHER)}
     result |= {"length_shift": FARTHER, "drift": 14.2, "qualified": False, "score": 0.1, "efficiency_gain": 0.4}
     result["quality"] |= {"tier": None}
     result["mean_drop"] = 0.2

@@ -176,6 +176,19 @@ def misordered(kl: Mapping[str, float | None]) -> Iterator[Reason]:
         yield Reason(CODE, text)
 
 
+def other_dnll(name: str, corpus: Fields) -> Iterator[Reason]:
+    """A difference of mean log-likelihoods that is not the one of the perplexities beside it."""
+    dnll, ppl, base = corpus.number("dnll"), corpus.number("ppl", least=0.0), corpus.number("ppl_bf16", least=0.0)
+    if dnll is None or not ppl or not base:
+        return
+    derived, error = math.log(ppl) - math.log(base), corpus.number("dnll_se", least=0.0) or 0.0
+    if abs(derived - dnll) > max(_ROUNDED_DNLL, _JOINT_ERRORS * error):
+        text = f"{name}: a dnll of {dnll:.4g} nats is stored, but perplexities of {ppl:.4g} and {base:.4g}"
+        yield Reason(CODE, f"{text} are {derived:.4g} apart")
+
+
+_ROUNDED_DNLL = 0.002
+"""Of perplexities that were rounded, or are of a few windows more."""
 _JOINT_ERRORS = 3.0
 _ROUNDED_NATS = 1e-5
 """How far logarithms of single precision may be off."""

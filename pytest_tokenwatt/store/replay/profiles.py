@@ -9,6 +9,7 @@ from typing import Any
 from pytest_tokenwatt.records import Reason
 from pytest_tokenwatt.records.profiles import BudgetRun, EnginePeaks, PeakMemory, ProfileRecord, ProfileRun
 from pytest_tokenwatt.spec.traffic import ONLINE_SLO
+from pytest_tokenwatt.store.replay.contradiction import CODE
 from pytest_tokenwatt.store.replay.fields import Fields
 
 _PARTS = ("weights_gib", "kv_gib", "other_gib")
@@ -124,7 +125,7 @@ def _contradiction(name: str, peak: Fields) -> Iterator[Reason]:
         return
     if abs(math.fsum(known) - total) > max(_ROUNDED_GIB, 1e-5 * total):
         text = f"{name}: a peak of {total:g} GiB is stored, but its parts add up to {math.fsum(known):.6g}"
-        yield Reason("contradiction", text)
+        yield Reason(CODE, text)
 
 
 def budgets(block: Fields) -> dict[str, BudgetRun]:
@@ -144,9 +145,20 @@ def _rerun(name: str, run: Fields) -> BudgetRun:
         full_running=run.number("full_running", least=0.0),
         healthy=run.flag("healthy"),
         value=run.number("value", least=0.0),
-        invalid=run.reasons(),
+        invalid=(*run.reasons(), *_unhealthy(name, run)),
         notes=run.texts("notes"),
     )
+
+
+def _unhealthy(name: str, run: Fields) -> Iterator[Reason]:
+    """What a run that is stored as healthy says against it: as many must run as with the whole pool, at some rate."""
+    if not run.flag("healthy"):
+        return
+    running, full, rate = run.number("running"), run.number("full_running"), run.number("value")
+    if running is not None and full is not None and running < full:
+        yield Reason(CODE, f"{name} is stored as healthy, but {running:g} of {full:g} requests ran at once")
+    elif not rate:
+        yield Reason(CODE, f"{name} is stored as healthy, but without a rate")
 
 
 def _factor(text: str) -> float | None:

@@ -9,7 +9,7 @@ from typing import Any
 from pytest_tokenwatt.records import Reason, SuiteRecord
 from pytest_tokenwatt.records.accuracy import Outcome
 from pytest_tokenwatt.records.drift import Divergence, DriftRecord, Histogram, PerplexityDelta, PerplexityRecord
-from pytest_tokenwatt.store.replay.contradiction import Suite, misordered
+from pytest_tokenwatt.store.replay.contradiction import Suite, misordered, other_dnll
 from pytest_tokenwatt.store.replay.fields import Fields
 
 
@@ -200,7 +200,7 @@ def perplexity_deltas(block: Fields) -> dict[str, PerplexityDelta]:
             ppl_bf16=corpus.number("ppl_bf16", least=0.0),
             windows=corpus.count("windows") or 0,
             tokens=corpus.count("tokens") or 0,
-            invalid=corpus.reasons(),
+            invalid=(*corpus.reasons(), *other_dnll(name, corpus)),
         )
         for name, corpus in block.blocks()
     }
