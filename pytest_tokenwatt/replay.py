@@ -16,7 +16,7 @@ from pytest_tokenwatt.campaign.foreseen import compares, needs_baseline
 from pytest_tokenwatt.campaign.kinds import EVERYTHING
 from pytest_tokenwatt.campaign.places import place_problems
 from pytest_tokenwatt.campaign.publishing import Publication
-from pytest_tokenwatt.campaign.replaying import Merged, Named, changed_verdicts, merge, with_roles
+from pytest_tokenwatt.campaign.replaying import Merged, Named, changed_verdicts, merge, unjudged_verdicts, with_roles
 from pytest_tokenwatt.errors import NothingRuns, NotMeasured, Problem, UsageError
 from pytest_tokenwatt.gates.catalog import list_gates
 from pytest_tokenwatt.gates.comparable import SLO, Comparing, allowed_names
@@ -226,7 +226,20 @@ class ReplayLab(Desk):
         of_reference = self._reference.notes if self._reference is not None else self._unused_baselines()
         judged = [result for identity, result in self._results.items() if identity not in self._missing]
         changed = changed_verdicts(self._merged.verdicts, judged)
+        listed += [
+            f"{gate.replace('::', ' ')} is stored as {verdict}, and nothing here judges it"
+            for gate, verdict in self._unjudged().items()
+        ]
         return (*self._merged.notes, *of_reference, *changed, *listed)
+
+    def _unjudged(self) -> dict[str, str]:
+        gates = [*self.gates, *(gate for gate, _ in self.undecided)]
+        known = {f"{gate.config}::{gate.gate}" for gate in gates} | set(self._results)
+        return unjudged_verdicts(self._merged.verdicts, known)
+
+    def _objection(self) -> str | None:
+        told = [f"{gate} {verdict}" for gate, verdict in self._unjudged().items()]
+        return f"in its own run, and not judged here: {', '.join(told)}" if told else None
 
     def _unused_baselines(self) -> tuple[str, ...]:
         """A baseline that is replayed counts before those that are stored elsewhere."""

@@ -177,7 +177,7 @@ class Desk(Measured):
         records = {record.key: record for record in self._kept()}
         for request in requests:
             record = records.get(request.key)
-            why = may_be_saved(self._ordered_results(), course, record)
+            why = self._objection() or may_be_saved(self._ordered_results(), course, record)
             if why is not None or record is None:
                 yield f"{request.path} is not stored as baseline: {why}"
             else:
@@ -185,6 +185,10 @@ class Desk(Measured):
                 yield from save_baseline(
                     request.path, record, source=source, gates=course.gates, made=self._provenance()
                 )
+
+    def _objection(self) -> str | None:
+        """What else speaks against storing a record."""
+        return None
 
     def _files_of(self, key: str) -> Path | None:  # noqa: ARG002 - a replay has them elsewhere for each
         """The directory of a record's files."""

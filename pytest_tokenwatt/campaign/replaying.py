@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,11 @@ def changed_verdicts(stored: Mapping[str, str], results: Iterable[GateResult]) -
         before = stored.get(result.id)
         if before is not None and before != result.verdict:
             yield f"{result.config} {result.gate} is stored as {before}; what is stored of it gives {result.verdict}"
+
+
+def unjudged_verdicts(stored: Mapping[str, str], known: Container[str]) -> dict[str, str]:
+    """Gates that did not pass in their own run and that nothing here judges: those of tests, which no record holds."""
+    return {gate: verdict for gate, verdict in stored.items() if verdict != "pass" and gate not in known}
 
 
 def _place(path: Path) -> Path:

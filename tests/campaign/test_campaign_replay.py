@@ -12,6 +12,7 @@ import pytest
 
 from pytest_tokenwatt.campaign.desk import LabOptions
 from pytest_tokenwatt.campaign.promotion import promoted
+from pytest_tokenwatt.campaign.saving import Course, SaveRequest
 from pytest_tokenwatt.errors import NothingRuns, NotMeasured, UsageError
 from pytest_tokenwatt.records import Verdict
 from pytest_tokenwatt.replay import ReplayLab, open_replay, replay_lab
@@ -323,3 +324,19 @@ def test_figures_of_a_submission_that_their_own_parts_deny_do_not_pass(
     found = [lab.judge(gate) for gate in lab.gates if gate.kind in (kind, "score")]
     assert Verdict.PASS not in {each.verdict for each in found if each.gate in (kind, f"{kind}[hidden]")}
     assert [each.verdict for each in found if each.gate == "score"] != [Verdict.PASS] or kind == "perplexity"
+
+
+def test_a_rule_of_a_test_that_failed_in_its_own_run_is_told_and_its_record_is_not_promoted(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    for record in read_stored(REFERENCE / "lab-moe-kernels.json").records[:2]:
+        write_record(run / f"record-{record.key}.json", record)
+    gates = [{"id": "tuned::too many", "verdict": "fail"}, {"id": "tuned::goodput", "verdict": "pass"}]
+    (run / "report.json").write_text(json.dumps({"gates": gates}), encoding="utf-8")
+    lab = open_replay([run], out=tmp_path / "out")
+    told = notes_of(lab)
+    assert "tuned too many is stored as fail, and nothing here judges it" in told
+    course = Course(tuple(f"{gate.config}::{gate.gate}" for gate in lab.gates))
+    (line,) = lab.save_baselines([SaveRequest("tuned", tmp_path / "base.json")], course)
+    assert line.endswith("is not stored as baseline: in its own run, and not judged here: tuned::too many fail")
+    assert not (tmp_path / "base.json").exists()

@@ -65,16 +65,14 @@ def read_lab_report(path: Path, content: Mapping[str, Any]) -> StoredRun:
         notes=(*notes, *_beside(path)),
         status=_status(report),
         title=report.text("title"),
-        verdicts=dict(_listed(report)),
+        verdicts=listed_verdicts(report),
     )
 
 
-def _listed(report: Fields) -> Iterator[tuple[str, str]]:
-    """The verdicts of the report by the gate's id."""
-    for row in report.rows("gates"):
-        identity, verdict = row.text("id"), row.text("verdict")
-        if identity is not None and verdict in _VERDICTS:
-            yield identity, verdict
+def listed_verdicts(report: Fields) -> dict[str, str]:
+    """The verdicts of a report by the gate's id. Raises ``UsageError``."""
+    listed = ((row.text("id"), row.text("verdict")) for row in report.rows("gates"))
+    return {identity: verdict for identity, verdict in listed if identity is not None and verdict in _VERDICTS}
 
 
 def _status(report: Fields) -> str | None:

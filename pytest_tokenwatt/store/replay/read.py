@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from pytest_tokenwatt.errors import UsageError
 from pytest_tokenwatt.records import SCHEMA
 from pytest_tokenwatt.store.ranges import out_of_range
 from pytest_tokenwatt.store.replay import lab_report
-from pytest_tokenwatt.store.replay.lab_report import read_lab_report
+from pytest_tokenwatt.store.replay.fields import Fields
+from pytest_tokenwatt.store.replay.lab_report import listed_verdicts, read_lab_report
 from pytest_tokenwatt.store.replay.loading import REMEDY, load_mapping
 from pytest_tokenwatt.store.replay.run_records import read_run_directory, read_run_record
 from pytest_tokenwatt.store.replay.submission import read_submission
@@ -23,6 +25,7 @@ _REPORT = frozenset(
     ("id", "status", "published", "summary", "software", "runs", "variance_band_pct", "fleet", "reproduce", "configs")
 )
 _SPEC = frozenset(("engine", "model", "slo", "workload", "measurement", "sweep", "gates", "configs", "accuracy"))
+_OWN_REPORT = "report.json"
 _ENOUGH = 3
 """Keys that must be there before a file counts as one of a kind."""
 
@@ -44,7 +47,7 @@ def read_stored(path: Path) -> StoredRun:
 
 def _read(path: Path) -> StoredRun:
     if path.is_dir():
-        return read_run_directory(path)
+        return _with_verdicts(path, read_run_directory(path))
     content = load_mapping(path)
     if _is_record(content):
         return read_run_record(path)
@@ -56,6 +59,17 @@ def _read(path: Path) -> StoredRun:
     if result is None:
         raise _strange(path, content)
     return result
+
+
+def _with_verdicts(path: Path, run: StoredRun) -> StoredRun:
+    """With what the directory's own report says of gates, since those of tests are in no record."""
+    report = path / _OWN_REPORT
+    if not report.is_file():
+        return run
+    try:
+        return replace(run, verdicts=listed_verdicts(Fields(str(report), load_mapping(report))))
+    except UsageError as error:
+        return replace(run, notes=(*run.notes, f"the verdicts of the run's own tests are not known: {error}"))
 
 
 def _is_record(content: Mapping[str, Any]) -> bool:
