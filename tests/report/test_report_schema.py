@@ -22,7 +22,7 @@ from pytest_tokenwatt.report.schema import FILE, report_schema
 
 OPTIONAL = (
     *(("submission",), ("*", "again"), ("kl", "decode_route"), ("power", "further"), ("ppl", "*", "missing")),
-    *(("gates", "text"), ("gates", "rule")),
+    *(("gates", "text"), ("gates", "rule"), ("peaks", "seconds"), ("peaks", "longest_gap_s")),
 )
 """Keys of a report that another one may lack, by the end of their place."""
 NAMED = {
