@@ -340,3 +340,12 @@ def test_a_rule_of_a_test_that_failed_in_its_own_run_is_told_and_its_record_is_n
     (line,) = lab.save_baselines([SaveRequest("tuned", tmp_path / "base.json")], course)
     assert line.endswith("is not stored as baseline: in its own run, and not judged here: tuned::too many fail")
     assert not (tmp_path / "base.json").exists()
+
+
+@pytest.mark.parametrize("gone", [None, {}, {"serve": {"status": "missing"}}])
+def test_a_submission_that_lost_its_audits_does_not_qualify_by_that(tmp_path: Path, gone: Any) -> None:
+    places = (("result", "timed_audit"), ("result", "engine", "audit"))
+    lab = edited(tmp_path, "submission-fp8-chunked-prefill", *((place, gone) for place in places))
+    found = verdicts(lab)
+    assert found["tuned::audit"] is Verdict.INCONCLUSIVE
+    assert found["tuned::score"] is not Verdict.PASS
